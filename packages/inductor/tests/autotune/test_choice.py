@@ -73,7 +73,7 @@ def measured(monkeypatch):
     store = Store(None)
     monkeypatch.setattr(measure, "time_apart", time_apart)
     monkeypatch.setattr(measure, "default_store", lambda: store)
-    monkeypatch.setattr(ChooseGemm, "_may_measure", lambda self, candidate: self.config.max_autotune)
+    monkeypatch.setattr(ChooseGemm, "_may_measure", lambda self, product: self.config.max_autotune)
     return asked, times
 
 
@@ -99,12 +99,12 @@ def test_what_was_measured_is_not_measured_again(measured):
 
 def test_nothing_is_measured_where_algorithms_are_to_be_deterministic(monkeypatch):
     monkeypatch.setattr(choice, "device_of", lambda place: evolve(device_of(place), can_measure=lambda: True))
-    candidate = type("Candidate", (), {"body": type("Body", (), {"device": torch.device("cuda")})})
+    product = type("Product", (), {"left": type("Left", (), {"device": torch.device("cuda")})})
     chooser = ChooseGemm(Config(max_autotune=True))
-    assert chooser._may_measure(candidate)
+    assert chooser._may_measure(product)
     torch.use_deterministic_algorithms(True)
     try:
-        assert not chooser._may_measure(candidate)
+        assert not chooser._may_measure(product)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert not ChooseGemm(Config())._may_measure(candidate)
+    assert not ChooseGemm(Config())._may_measure(product)

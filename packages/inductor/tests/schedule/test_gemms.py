@@ -22,11 +22,25 @@ def r(*sizes, dtype=torch.float32):
     return torch.randn(*sizes, dtype=dtype)
 
 
-def formed(function, *inputs, choose=lambda candidate: TILE, mode="fake"):
+class Choose:
+    """Every product gets ``tile``, or is refused after a look at it (None), or before (``considered`` False)."""
+
+    def __init__(self, tile=TILE, considered=True):
+        self.chosen, self.considered, self.seen = tile, considered, []
+
+    def considers(self, product):
+        return self.considered
+
+    def tile(self, candidate):
+        self.seen.append(candidate)
+        return self.chosen
+
+
+def formed(function, *inputs, choose=None, mode="fake"):
     graph = lowered(traced(function, *inputs, mode=mode))
     names: set[str] = set()
     plan = schedule(graph, names=names)
-    return form_gemms(plan, graph, choose, names).steps
+    return form_gemms(plan, graph, choose or Choose(), names).steps
 
 
 def kinds(steps):
@@ -53,10 +67,13 @@ def test_a_result_that_leaves_is_stored():
 
 
 def test_what_is_not_chosen_stays_a_call():
-    seen = []
-    steps = formed(lambda x, w: (x @ w).relu(), r(8, 16), r(16, 24), choose=lambda candidate: seen.append(candidate))
+    choose = Choose(None)
+    steps = formed(lambda x, w: (x @ w).relu(), r(8, 16), r(16, 24), choose=choose)
     assert kinds(steps) == [Extern, KernelBody]
-    assert seen[0].epilogue is steps[1] and seen[0].product.sizes == (1, 8, 24, 16)
+    assert choose.seen[0].epilogue is steps[1] and choose.seen[0].product.sizes == (1, 8, 24, 16)
+    choose = Choose(considered=False)
+    assert kinds(formed(lambda x, w: (x @ w).relu(), r(8, 16), r(16, 24), choose=choose)) == [Extern, KernelBody]
+    assert choose.seen == []
 
 
 def looks_elsewhere(x, w):
@@ -90,7 +107,7 @@ def test_a_product_is_not_computed_after_its_operand_is_overwritten(reads_new):
     # What needs the new contents cannot come before they are there, and the product cannot come after.
     steps = (call, between, after) if reads_new else (call, after)
     plan = Schedule(steps, {**buffers, "new": new})
-    found = form_gemms(plan, graph, lambda candidate: TILE, names).steps
+    found = form_gemms(plan, graph, Choose(), names).steps
     assert kinds(found) == ([Gemm, KernelBody, KernelBody] if reads_new else [Gemm])
 
 

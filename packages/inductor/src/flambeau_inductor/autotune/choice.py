@@ -15,7 +15,7 @@ from ..codegen.triton.templates.gemm import gemm_kernel
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.kernel import Gemm, GemmTile
-from ..schedule.gemms import Candidate
+from ..schedule.gemms import Candidate, Product
 from . import tiles
 from .measure import measured_tile
 from .tiles import Problem
@@ -32,34 +32,42 @@ class ChooseGemm:
 
     config: Config
 
-    def __call__(self, candidate: Candidate) -> GemmTile | None:
-        """The tile of a candidate, None for the library."""
-        if self.config.gemm == "library" or not self._is_possible(candidate):
-            return None
+    def considers(self, product: Product) -> bool:
+        """Whether the options and the device allow a kernel of our own, and, without measurement, the model expects it to be far faster."""
+        if self.config.gemm == "library" or not self._is_possible(product):
+            return False
+        if self.config.gemm == "generated" or self._may_measure(product):
+            return True
+        problem, device = _problem(product), device_facts(product.left.device)
+        library = tiles.library_seconds(problem, device)
+        own = min((tiles.seconds(problem, tile, device) for tile in tiles.candidates(problem, device)), default=library)
+        return library > _FASTER * own and library - own > _SAVED
+
+    def tile(self, candidate: Candidate) -> GemmTile | None:
+        """The tile of a candidate that is considered, None for the library."""
         product = candidate.product
-        problem = Problem(product.left, product.right, int(product.out.layout.strides[-2]))
-        device = device_facts(candidate.body.device)
-        found = tiles.candidates(problem, device)
+        found = tiles.candidates(_problem(product), device_facts(product.left.device))
         if not found or not _is_expressed(candidate, found[0]):
             return None
-        if self.config.gemm == "generated":
-            return found[0]
-        if self._may_measure(candidate):
+        if self.config.gemm == "auto" and self._may_measure(product):
             return measured_tile(candidate, found[:_MEASURED], self.config)
-        library, own = tiles.library_seconds(problem, device), tiles.seconds(problem, found[0], device)
-        return found[0] if library > _FASTER * own and library - own > _SAVED else None
+        return found[0]
 
-    def _may_measure(self, candidate: Candidate) -> bool:
+    def _may_measure(self, product: Product) -> bool:
         if not self.config.max_autotune or torch.are_deterministic_algorithms_enabled():
             return False
-        return device_of(candidate.body.device).can_measure()
+        return device_of(product.left.device).can_measure()
 
-    def _is_possible(self, candidate: Candidate) -> bool:
-        device, dtype = device_of(candidate.body.device), candidate.product.left.dtype
+    def _is_possible(self, product: Product) -> bool:
+        device = device_of(product.left.device)
         if not device.language(self.config).gemms or not device.enabled(self.config):
             return False
         # What a host multiplies to try kernels out is exact.
-        return dtype is not torch.float32 or device.is_host or device.libraries.rounds_products()
+        return product.left.dtype is not torch.float32 or device.is_host or device.libraries.rounds_products()
+
+
+def _problem(product: Product) -> Problem:
+    return Problem(product.left, product.right, int(product.out.layout.strides[-2]))
 
 
 def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:

@@ -8,8 +8,8 @@ The result itself is stored only where something else reads it, rounded as the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import torch
 from attrs import define, evolve, field, frozen
@@ -68,8 +68,14 @@ class Candidate:
     buffers: Mapping[str, Buffer] = field(eq=False, repr=False)
 
 
-#: Says which tile a candidate gets; None where it stays as it is.
-Choice = Callable[[Candidate], GemmTile | None]
+class Choice(Protocol):
+    """Who computes a product."""
+
+    def considers(self, product: Product) -> bool:
+        """Whether anything but the library may compute it: asked first, as most stay with the library."""
+
+    def tile(self, candidate: Candidate) -> GemmTile | None:
+        """The tile that a candidate gets; None where the library computes it."""
 
 
 def form_gemms(plan: Schedule, graph: Graph, choose: Choice, names: set[str]) -> Schedule:
@@ -101,13 +107,13 @@ class _Former:
         """Look at each product in turn."""
         for position, step in enumerate(self.plan.steps):
             product = read_product(step)
-            if product is not None:
+            if product is not None and self.choose.considers(product):
                 self._try(product, position)
         return evolve(self.plan, steps=tuple(step for steps in self.steps for step in steps))
 
     def _try(self, product: Product, position: int) -> None:
         user, at, candidate = self._candidate(product, position)
-        tile = self.choose(candidate)
+        tile = self.choose.tile(candidate)
         if tile is None:
             return
         self.steps[position].remove(product.call)
