@@ -8,7 +8,6 @@ makes the same.
 
 from __future__ import annotations
 
-import math
 import types
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..class_names import class_module
 from ..graph.histories import fills_its_memory
-from ..library import inspect
+from ..library import inspect, math
 from ..values.members import mro_lookup
 from ..values.objects import ObjectValue
 from ..values.tensor import TensorValue
