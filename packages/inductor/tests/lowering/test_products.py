@@ -61,6 +61,27 @@ def test_what_the_caller_sees_lies_as_in_eager(function):
     assert int(calls(graph)[0].args[0].strides[0]) == 5003
 
 
+@torch.library.custom_op("test_products::read", mutates_args=())
+def read(x: torch.Tensor) -> torch.Tensor:
+    return x.sum()
+
+
+@read.register_fake
+def _(x):
+    return x.new_empty(())
+
+
+def read_by_others(g, w, x):
+    scores = (g * 2).exp()
+    return scores @ w, read(scores)
+
+
+def test_what_operators_of_others_read_lies_as_in_eager():
+    graph = lowered(traced_on_cuda(read_by_others, *OPERANDS))
+    product = next(call for call in calls(graph) if call.op is torch.ops.aten.mm.default)
+    assert int(product.args[0].strides[0]) == 5003
+
+
 @pytest.mark.parametrize("operand", [meta(4096, 5004), meta(16, 5003), meta(1 << 16, 31)])
 def test_aligned_small_and_short_rows_stay(operand):
     graph = lowered(traced_on_cuda(lambda g, w: (g * 2) @ w, operand, meta(operand.shape[1], 64)))

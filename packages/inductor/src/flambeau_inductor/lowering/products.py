@@ -29,6 +29,8 @@ _VIEWS = frozenset({
     aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.permute.default, aten.t.default, aten.transpose.int,
     aten.squeeze.dim, aten.unsqueeze.default,
 })  # fmt: skip
+#: Those of torch's operators that take operands in any strides.
+_STRIDED_NAMESPACES = ("aten", "prims")
 #: What rows begin at multiples of, in bytes.
 _ALIGNMENT = 16
 #: Bytes of an operand from which on that matters, and the least length of its rows in elements: shorter ones would grow by much.
@@ -58,10 +60,11 @@ def aligned_rows(node: fx.Node, val: torch.Tensor) -> Sizes | None:
 
 
 def _is_operand(node: fx.Node, length: int) -> bool:
-    """Whether a product reads the memory, through views that leave its rows whole, and nothing hands it on."""
+    """Whether a product reads the memory, through views that leave its rows whole, and nothing hands it on: to the caller, a body, or an operator of
+    others, which may take for granted that it lies as in eager."""
     found = False
     for user in node.users:
-        if user.op == "output":
+        if user.op == "output" or getattr(user.target, "namespace", "") not in _STRIDED_NAMESPACES:
             return False
         first = _PRODUCTS.get(user.target)
         if first is not None:
