@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from flambeau_runtime import timing
-from flambeau_runtime.artifact import Artifact, Call, InputSpec, OutputSpec, Program, Reg
-from flambeau_runtime.timing import time_apart, time_artifacts
+from flambeau_runtime.artifact import Artifact, Call, InputSpec, OutputSpec, Program, Reg, Scalar
+from flambeau_runtime.timing import time_apart, time_artifacts, time_groups
 from flambeau_runtime.workers import Request, WorkerFailed
 
 CPU = torch.device("cpu")
@@ -37,14 +37,27 @@ def test_more_work_takes_longer_and_what_raises_has_no_time():
     ],
 )
 def test_examples_have_the_layout_that_is_told(sizes, strides, dtype):
-    tensor = timing._example(artifact(sizes=sizes, strides=strides, dtype=dtype).program.inputs[0])
+    given = artifact(sizes=sizes, strides=strides, dtype=dtype).program.inputs[0]
+    tensor = timing._example(given, {}, {}, 0)
     assert (tuple(tensor.shape), tensor.stride(), tensor.dtype) == (sizes, strides, dtype)
     assert tensor.numel() == 0 or bool(tensor.any()) is dtype.is_floating_point
 
 
-def test_sizes_known_at_run_time_are_refused():
-    with pytest.raises(ValueError, match="known sizes"):
-        timing._example(InputSpec("scalar", 0, torch.int64))
+def test_sizes_known_at_run_time_are_those_that_were_seen():
+    scalar = InputSpec("scalar", 0, torch.int64)
+    assert timing._example(scalar, {0: 5}, {}, 0) == 5
+    tensor = InputSpec("tensor", 0, torch.float32, CPU, (Scalar(0), 4), (4, 1))
+    assert timing._example(tensor, {0: 5}, {}, 1).shape == (5, 4)
+    for spec in (scalar, tensor):
+        with pytest.raises(ValueError, match="seen|known sizes"):
+            timing._example(spec, {}, {}, 0)
+
+
+def test_programs_share_what_they_are_given():
+    spec, operands = artifact().program.inputs[0], {}
+    first = timing._example(spec, {}, operands, 0)
+    assert timing._example(spec, {}, operands, 0) is first
+    assert timing._example(spec, {}, operands, 1) is not first
 
 
 def test_in_a_process_of_its_own():
@@ -59,19 +72,29 @@ class Dying:
         self.culprit = culprit
         self.asked = 0
 
-    def run(self, requests: list[Request]):
-        self.asked += len(requests)
-        return [
-            WorkerFailed("the worker process died")
-            if self.culprit in r.blobs
-            else ({"seconds": [1.0] * len(r.blobs)}, [])
-            for r in requests
-        ]
+    def ask(self, request: Request):
+        self.asked += 1
+        if self.culprit in request.blobs:
+            return WorkerFailed("the worker process died")
+        return {"seconds": [1.0] * len(request.blobs)}, []
 
 
 def test_a_program_that_takes_the_process_down_is_the_only_one_without_a_time(monkeypatch):
     healthy, deadly = artifact(), artifact("aten::sin")
-    process = Dying(deadly.to_bytes())
+    process, behind = Dying(deadly.to_bytes()), []
     monkeypatch.setattr(timing, "_process", lambda: process)
-    assert time_apart([healthy, deadly, healthy], device=CPU) == [1.0, None, 1.0]
-    assert process.asked == 4
+    found = time_groups([[healthy, deadly, healthy], [healthy]], device=CPU, done=behind.append)
+    assert found == [[1.0, None, 1.0], [1.0]]
+    assert process.asked == 5 and behind == [0, 1]
+
+
+def test_what_never_ends_is_ended(monkeypatch):
+    """The process is killed, its request fails, and the next one has a new process."""
+    monkeypatch.setattr(timing, "PATIENCE_SECONDS", 0.05)
+    process = timing._Process()
+    slow = Request("time", {"device": "cpu"}, (artifact().to_bytes(),))
+    assert isinstance(process.ask(slow), WorkerFailed)
+    monkeypatch.setattr(timing, "PATIENCE_SECONDS", 120.0)
+    process.start(Request("time", {"device": "cpu"}))
+    assert process.ask(slow)[0]["seconds"][0] > 0
+    process._pool.close()

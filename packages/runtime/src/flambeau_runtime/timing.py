@@ -1,7 +1,8 @@
 """How long programs take that compute the same, each beginning with cold caches.
 
-In: artifacts. Out: seconds of a call of each, None for one that fails. ``time_artifacts`` runs them in this process; ``time_apart`` in a process of its
-own, so that a kernel which reads where it must not takes nothing down but that process: the programs that are left are timed in a new one.
+In: artifacts. Out: seconds of a call of each, None for one that fails. ``time_artifacts`` runs them in this process; ``time_groups`` in a process of its
+own, so that a kernel which reads where it must not, or never ends, takes nothing down but that process: the programs that are left are timed in a new
+one. Their operands are the process's own: nothing of the caller's is read or written.
 """
 
 from __future__ import annotations
@@ -9,33 +10,76 @@ from __future__ import annotations
 import atexit
 import functools
 import statistics
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import torch
 
-from .artifact import Artifact, InputSpec
+from .artifact import Artifact, ConstantSpec, InputSpec
+from .artifact import Scalar as Register
 from .cache import Store, default_store
 from .executor import load
-from .triton_kernels import kernel_requests, submit_stored
-from .workers import Pool, Request, WorkerFailed
+from .triton_kernels import Cubin, kernel_requests, submit_stored
+from .workers import Answer, Pool, Request, WorkerFailed
 
 #: Calls of each program, in turn; the median counts.
 ROUNDS = 11
 #: Bytes that are written between two calls: more than any cache of a GPU holds.
 _FLUSHED = 256 << 20
+#: How long one group of programs may take. The first one waits for the process to import torch and to find its device.
+PATIENCE_SECONDS = 120.0
+#: Random numbers that are made at a time.
+_PART = 1 << 26
+#: Cycles a second of a GPU's clock, about, and for how long at most one is kept busy while a call is queued.
+_CYCLES, _LONGEST_LEAD = 2e9, 0.02
+
+
+def start(device: torch.device) -> None:
+    """Start the process that times, so that it is ready when programs come. Returns at once."""
+    _process().start(Request("time", {"device": str(device)}))
 
 
 def time_apart(
     artifacts: Sequence[Artifact], *, device: torch.device, store: Store | None = None
 ) -> list[float | None]:
-    """Seconds of a call of each artifact, in another process, on ``device``. Their kernels are compiled here, all at once."""
+    """Seconds of a call of each artifact, in another process, on ``device``."""
+    return time_groups([artifacts], device=device, store=store)[0]
+
+
+def time_groups(
+    groups: Sequence[Sequence[Artifact]],
+    *,
+    device: torch.device,
+    store: Store | None = None,
+    done: Callable[[int], None] | None = None,
+) -> list[list[float | None]]:
+    """Seconds of a call of each artifact, in another process, on ``device``; those of a group are timed in turn, beside each other.
+
+    Their kernels are compiled here, all at once: a group is timed as soon as its own are there. ``done`` is told the number of each group behind us.
+    """
     store = default_store() if store is None else store
-    if device.type == "cuda":
-        arch = 10 * torch.cuda.get_device_capability(device)[0] + torch.cuda.get_device_capability(device)[1]
-        for cubin in submit_stored([r for artifact in artifacts for r in kernel_requests(artifact, arch)], store):
-            cubin.exception()
+    cubins = [[_submitted(artifact, device, store) for artifact in group] for group in groups]
+    found: list[list[float | None]] = []
+    for number, group in enumerate(groups):
+        made = [all(cubin.exception() is None for cubin in waiting) for waiting in cubins[number]]
+        times = iter(_survived([artifact for artifact, whole in zip(group, made, strict=True) if whole], device))
+        found.append([next(times) if whole else None for whole in made])
+        if done is not None:
+            done(number)
+    return found
+
+
+def _submitted(artifact: Artifact, device: torch.device, store: Store) -> list[Future[Cubin]]:
+    if device.type != "cuda":
+        return []
+    major, minor = torch.cuda.get_device_capability(device)
+    return submit_stored(kernel_requests(artifact, 10 * major + minor), store)
+
+
+def _survived(artifacts: Sequence[Artifact], device: torch.device) -> list[float | None]:
     answer = _ask(artifacts, device)
     if not isinstance(answer, WorkerFailed):
         return answer
@@ -45,24 +89,54 @@ def time_apart(
 
 
 def _ask(artifacts: Sequence[Artifact], device: torch.device) -> list[float | None] | WorkerFailed:
+    if not artifacts:
+        return []
     request = Request("time", {"device": str(device)}, tuple(artifact.to_bytes() for artifact in artifacts))
-    (answer,) = _process().run([request])
+    answer = _process().ask(request)
     return answer if isinstance(answer, WorkerFailed) else list(answer[0]["seconds"])
 
 
-@functools.cache
-def _process() -> Pool:
-    """The process that times: started at the first request."""
-    pool = Pool(1)
-    atexit.register(pool.close)
-    return pool
+class _Process:
+    """The process that times, one request at a time: started at the first, and anew where it died."""
+
+    def __init__(self) -> None:
+        self._pool = Pool(1)
+        self._turn = threading.Lock()
+        self._starting: list[Future[Answer | WorkerFailed]] = []
+        atexit.register(self._pool.close)
+
+    def start(self, request: Request) -> None:
+        """Send a request whose answer nobody wants, the first time."""
+        with self._turn:
+            if not self._starting:
+                self._starting = self._pool.submit([request])
+
+    def ask(self, request: Request) -> Answer | WorkerFailed:
+        """The answer to a request, or how it failed."""
+        with self._turn:
+            for pending in self._starting:
+                self._answer(pending)
+            (pending,) = self._pool.submit([request])
+            return self._answer(pending)
+
+    def _answer(self, pending: Future[Answer | WorkerFailed]) -> Answer | WorkerFailed:
+        try:
+            return pending.result(PATIENCE_SECONDS)
+        except TimeoutError:
+            # What never ends ends with its process, and its request fails.
+            self._pool.kill()
+            return pending.result()
+
+
+_process = functools.cache(_Process)
 
 
 def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: int = ROUNDS) -> list[float | None]:
-    """Seconds of a call of each artifact on ``device``, in this process; all take inputs of the same values."""
+    """Seconds of a call of each artifact on ``device``, in this process; what their operands have in common is one tensor."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    calls: list[Callable[[], Any] | None] = [_prepared(artifact) for artifact in artifacts]
+    operands: dict[Any, torch.Tensor] = {}
+    calls: list[Callable[[], Any] | None] = [_prepared(artifact, operands) for artifact in artifacts]
     clock = _GpuClock(device) if device.type == "cuda" else _Clock()
     taken: list[list[float]] = [[] for _ in artifacts]
     for _ in range(rounds):
@@ -72,11 +146,13 @@ def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: 
     return [statistics.median(times) if times else None for times in taken]
 
 
-def _prepared(artifact: Artifact) -> Callable[[], Any] | None:
+def _prepared(artifact: Artifact, operands: dict[Any, torch.Tensor]) -> Callable[[], Any] | None:
     """A call that has run once; None where it raises."""
+    hints = {symbol.register: symbol.hint for symbol in artifact.symbols if symbol.hint is not None}
     try:
-        program = load(artifact)
-        inputs = [_example(spec) for spec in artifact.program.inputs]
+        constants = [_constant(spec) for spec in artifact.constants if spec.data is None]
+        program = load(artifact, constants=constants)
+        inputs = [_example(spec, hints, operands, number) for number, spec in enumerate(artifact.program.inputs)]
         program(*inputs)
         program(*inputs)
     except Exception:
@@ -85,40 +161,75 @@ def _prepared(artifact: Artifact) -> Callable[[], Any] | None:
     return functools.partial(program, *inputs)
 
 
-def _example(spec: InputSpec) -> torch.Tensor:
-    """A tensor of the layout that an input has: small random numbers, zeros for whole numbers, which may be positions."""
+def _example(
+    spec: InputSpec, hints: Mapping[int, int | float], operands: dict[Any, torch.Tensor], number: int
+) -> torch.Tensor | int | float:
+    """What stands for an input: the number that was seen while compiling, or a tensor of its layout, which other programs of the same input share."""
+    if spec.kind == "scalar":
+        if spec.register not in hints:
+            raise ValueError("programs are timed with numbers that were seen")
+        return hints[spec.register]
     if spec.dtype is None or spec.sizes is None or spec.strides is None:
         raise ValueError("programs are timed with tensors of known sizes")
     # The index of a device names a slot of the program; the process has one device, the current one.
     device = torch.device(spec.device.type) if spec.device is not None else None
-    sizes, strides = [int(n) for n in spec.sizes], [int(n) for n in spec.strides]  # type: ignore[arg-type]
+    sizes, strides = [[_number(n, hints) for n in part] for part in (spec.sizes, spec.strides)]
+    key = (number, spec.name, tuple(sizes), tuple(strides), spec.dtype, device)
+    if key not in operands:
+        operands[key] = _tensor(sizes, strides, spec.dtype, device)
+    return operands[key]
+
+
+def _number(value: Any, hints: Mapping[int, int | float]) -> int:
+    found = hints.get(value.index) if isinstance(value, Register) else value
+    if found is None:
+        raise ValueError("programs are timed with tensors of known sizes")
+    return int(found)
+
+
+def _tensor(
+    sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device | None
+) -> torch.Tensor:
+    """Small random numbers, zeros for whole numbers, which may be positions."""
     extent = 1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if all(sizes) else 0
-    flat = torch.zeros(extent, dtype=spec.dtype, device=device)
-    if spec.dtype.is_floating_point:
-        flat.copy_(torch.randn(extent, device=device) * 0.1)
+    flat = torch.zeros(extent, dtype=dtype, device=device)
+    if dtype.is_floating_point:
+        # In parts: the random numbers are float32, and parameters may fill half of the device.
+        for part in flat.split(_PART):
+            part.copy_(torch.randn(part.numel(), device=device) * 0.1)
     return flat.as_strided(sizes, strides)
+
+
+def _constant(spec: ConstantSpec) -> torch.Tensor:
+    strides = torch.empty(spec.sizes, device="meta").stride()
+    return _tensor(spec.sizes, strides, spec.dtype, torch.device(spec.device.type))
 
 
 class _Clock:
     """Seconds of one call on the CPU."""
 
     def __call__(self, call: Callable[[], Any]) -> float:
-        start = time.perf_counter()
+        begin = time.perf_counter()
         call()
-        return time.perf_counter() - start
+        return time.perf_counter() - begin
 
 
 class _GpuClock:
-    """Seconds of one call on a GPU, after all that its caches held is gone."""
+    """Seconds of one call on a GPU, after all that its caches held is gone. The GPU is kept busy while the call is queued, so that no launch comes too
+    late: what is timed are the kernels, not the host."""
 
     def __init__(self, device: torch.device) -> None:
         self._room = torch.empty(_FLUSHED, dtype=torch.int8, device=device)
+        self._queued = 0.0
 
     def __call__(self, call: Callable[[], Any]) -> float:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self._room.zero_()
-        start.record()
+        torch.cuda._sleep(int(min(2 * self._queued, _LONGEST_LEAD) * _CYCLES))
+        begin.record()
+        before = time.perf_counter()
         call()
+        self._queued = time.perf_counter() - before
         end.record()
         end.synchronize()
-        return float(start.elapsed_time(end)) / 1000
+        return float(begin.elapsed_time(end)) / 1000

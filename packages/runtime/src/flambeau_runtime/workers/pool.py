@@ -211,6 +211,13 @@ class Pool:
         if nursery is not None:
             nursery.close()
 
+    def kill(self) -> None:
+        """End every worker that is a process of the pool's own; requests that they have fail."""
+        with self._lock:
+            processes = [worker.process for worker in self._all if worker.process is not None]
+        for process in processes:
+            process.kill()
+
     def __enter__(self) -> Pool:
         return self
 
