@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from flambeau_inductor.decomposition_table import decompositions
@@ -29,6 +29,17 @@ def traced_on_cuda(function: Callable[..., Any], *inputs: torch.Tensor) -> fx.Gr
         fakes = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cuda") for t in inputs]
     with mode:
         return make_fx(function, decomposition_table=TABLE, _allow_non_fake_inputs=True)(*fakes)
+
+
+def convolved_on_cuda(function: Callable[..., Any], *inputs: torch.Tensor) -> fx.GraphModule:
+    """The same with images channels-last: a torch built without CUDA takes it that convolutions answer by rows there."""
+    gm = traced_on_cuda(function, *inputs)
+    for node in gm.graph.nodes:
+        val = node.meta.get("val")
+        if node.op == "call_function" and isinstance(val, FakeTensor) and val.dim() == 4:
+            with val.fake_mode:
+                node.meta["val"] = torch.empty_like(val, memory_format=torch.channels_last)
+    return gm
 
 
 def lowered(gm: fx.GraphModule) -> Graph:

@@ -80,10 +80,10 @@ class Config:
     layout_optimization: bool = _option(True, "run convolutions channels-last where that pays")
     gemm: str = _option(
         "auto",
-        "who computes matrix products on a GPU: 'library', 'generated' kernels, or 'auto': generated ones where they are expected to be far faster",
+        "who computes matrix products and convolutions on a GPU: 'library', 'generated' kernels, or 'auto': generated ones where they are expected to be far faster",
         choices=("auto", "generated", "library"),
     )
-    max_autotune: bool = _option(False, "measure on the GPU which kernel computes a product fastest")
+    max_autotune: bool = _option(False, "measure on the GPU which kernel computes a product or convolution fastest")
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")
     cpu_backend: str = _option(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from attrs import evolve
-from tracing import traced_on_cuda
+from tracing import convolved_on_cuda, traced_on_cuda
 
 from flambeau_inductor.autotune import choice, measure
 from flambeau_inductor.autotune.choice import ChooseGemm
@@ -40,9 +41,11 @@ def test_options():
 
 @pytest.fixture
 def precision():
-    before = torch.backends.cuda.matmul.fp32_precision
-    yield lambda value: setattr(torch.backends.cuda.matmul, "fp32_precision", value)
-    torch.backends.cuda.matmul.fp32_precision = before
+    flags = torch.backends.cuda.matmul, torch.backends.cudnn.conv
+    before = [flag.fp32_precision for flag in flags]
+    yield lambda value, flag=flags[0]: setattr(flag, "fp32_precision", value)
+    for flag, value in zip(flags, before, strict=True):
+        flag.fp32_precision = value
 
 
 @pytest.mark.parametrize(("value", "count"), [("tf32", 1), ("ieee", 0)])
@@ -95,6 +98,33 @@ def test_what_was_measured_is_not_measured_again(measured):
     # Another epilogue is another kernel.
     assert gemms(EVEN, lambda x, w: (x @ w.t()).relu(), max_autotune=True) == 1
     assert len(asked) == 2
+
+
+def convolutions(dtype=torch.bfloat16, **options):
+    """How many kernels of convolutions there are."""
+    images = [meta(*s, dtype=dtype) for s in ((32, 64, 28, 28), (64, 64, 3, 3))]
+    images = [image.to(memory_format=torch.channels_last) for image in images]
+    gm = convolved_on_cuda(lambda x, w: F.conv2d(x, w, padding=1).relu(), *images)
+    artifact = compile_graph(gm, images, options)
+    return sum("gemm" in kernel.entry for kernel in artifact.kernels)
+
+
+def test_convolutions_stay_with_the_library_unless_asked_for():
+    assert (convolutions(), convolutions(gemm="generated")) == (0, 1)
+
+
+@pytest.mark.parametrize(("times", "count"), [([1.0, 0.5], 1), ([1.0, 0.99], 0), ([1.0, None], 0)])
+def test_convolutions_are_measured(times, count, measured):
+    asked, clock = measured
+    clock[:] = times
+    assert convolutions(max_autotune=True) == count
+    assert asked and asked[0] > 1
+
+
+@pytest.mark.parametrize(("value", "count"), [("tf32", 1), ("ieee", 0)])
+def test_float32_convolutions_only_where_they_may_round(value, count, precision):
+    precision(value, torch.backends.cudnn.conv)
+    assert convolutions(torch.float32, gemm="generated") == count
 
 
 def test_nothing_is_measured_where_algorithms_are_to_be_deterministic(monkeypatch):

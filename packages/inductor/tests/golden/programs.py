@@ -1,6 +1,6 @@
 """Small programs, one for each shape that a kernel can take: what they become is kept as text beside this file.
 
-In: nothing. Out: ``PROGRAMS``: name -> a function that gives the graph, and what it takes.
+In: nothing. Out: ``PROGRAMS``: name -> a function that gives the graph, and what it takes; ``OPTIONS`` of some.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from flexing import Attention, causal, plain
 from nesting import Outer
 from torch import fx
-from tracing import adamw, traced, traced_on_cuda
+from tracing import adamw, convolved_on_cuda, traced, traced_on_cuda
 
 Made = tuple[fx.GraphModule, list[Any]]
 PROGRAMS: dict[str, Callable[[], Made]] = {}
@@ -149,4 +149,18 @@ def _attention() -> Made:
     return Attention(1, 2, 1, (128, 128), (64, 64), plain, causal).forward()
 
 
-PROGRAMS |= {"loop_cpu": _a_loop, "attention_triton": _attention}
+def _convolution() -> Made:
+    """A convolution in a kernel of its own, with batch norm's factors, a residual and an activation."""
+
+    def function(x: Any, w: Any, scale: Any, shift: Any, y: Any) -> Any:
+        return F.relu(F.conv2d(x, w, stride=2, padding=1) * scale + shift + y)
+
+    sizes = (8, 64, 14, 14), (128, 64, 3, 3), (128, 1, 1), (128, 1, 1), (8, 128, 7, 7)
+    half = [shape(*size, dtype=torch.bfloat16) for size in sizes]
+    inputs = [t.to(memory_format=torch.channels_last) if t.dim() == 4 else t for t in half]
+    return convolved_on_cuda(function, *inputs), inputs
+
+
+PROGRAMS |= {"loop_cpu": _a_loop, "attention_triton": _attention, "convolution_cuda": _convolution}
+#: What is asked for beside the defaults.
+OPTIONS: dict[str, dict[str, Any]] = {"convolution_cuda": {"gemm": "generated"}}

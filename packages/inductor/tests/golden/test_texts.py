@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from golden.programs import PROGRAMS
+from golden.programs import OPTIONS, PROGRAMS
 from torch.torch_version import TorchVersion
 
 from flambeau_inductor.config import Config
@@ -26,7 +26,8 @@ def texts_of(name: str, folder: Path) -> str:
     """The stages of one program."""
     gm, inputs = PROGRAMS[name]()
     language = "triton" if name.endswith("_triton") else "cpp"
-    compile_graph(gm, inputs, context=CompileContext(Config(dump=str(folder), cpu_backend=language, verify=True)))
+    config = Config(dump=str(folder), cpu_backend=language, verify=True, **OPTIONS.get(name, {}))
+    compile_graph(gm, inputs, context=CompileContext(config))
     parts = {stage: (folder / f"{stage}.txt").read_text() for stage in STAGES}
     if not parts["kernels"]:
         del parts["kernels"]  # of C++ there is none yet

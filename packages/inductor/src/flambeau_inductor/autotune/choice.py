@@ -15,7 +15,8 @@ from ..codegen.triton.templates.gemm import gemm_kernel
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.kernel import Gemm, GemmTile
-from ..schedule.gemms import Candidate, Product
+from ..schedule.gemms import Candidate
+from ..schedule.products import Product
 from . import tiles
 from .measure import measured_tile
 from .tiles import Problem
@@ -38,6 +39,9 @@ class ChooseGemm:
             return False
         if self.config.gemm == "generated" or self._may_measure(product):
             return True
+        if product.is_convolution:
+            # The library has dozens of kernels for them, of which no model says how fast they are.
+            return False
         problem, device = _problem(product), device_facts(product.left.device)
         library = tiles.library_seconds(problem, device)
         own = min((tiles.seconds(problem, tile, device) for tile in tiles.candidates(problem, device)), default=library)
@@ -62,12 +66,15 @@ class ChooseGemm:
         device = device_of(product.left.device)
         if not device.language(self.config).gemms or not device.enabled(self.config):
             return False
-        # What a host multiplies to try kernels out is exact.
-        return product.left.dtype is not torch.float32 or device.is_host or device.libraries.rounds_products()
+        if product.left.dtype is not torch.float32 or device.is_host:
+            # What a host multiplies to try kernels out is exact.
+            return True
+        libraries = device.libraries
+        return libraries.rounds_convolutions() if product.is_convolution else libraries.rounds_products()
 
 
 def _problem(product: Product) -> Problem:
-    return Problem(product.left, product.right, int(product.out.layout.strides[-2]))
+    return Problem(product.left, product.right, int(product.result.strides[1]))
 
 
 def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:

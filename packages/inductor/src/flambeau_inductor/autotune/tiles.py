@@ -6,12 +6,15 @@ of its shape reaches of the arithmetic that the library reaches, and the bytes t
 
 from __future__ import annotations
 
+import math
+
 import torch
 from attrs import frozen
 
-from ..codegen.triton.templates.gemm import ALIGNMENT, Side, resident, shared_bytes
+from ..codegen.triton.templates.gemm import ALIGNMENT, Side, left_side, resident, shared_bytes
+from ..codegen.triton.templates.windows import WindowSide
 from ..devices import H200, Facts
-from ..ir.kernel import GemmTile
+from ..ir.kernel import GemmTile, Window
 from ..ir.layout import Ref
 
 #: Rows, columns and warps of the tiles, with the part of the library's arithmetic that a large product reaches in them. Measured on an H200
@@ -31,6 +34,8 @@ _SHAPES = (
 _STAGES = (4, 3, 2)
 #: Bytes of terms that one step loads of each row.
 _STEP_BYTES = 128
+#: The fewest that an instruction takes (of 16 bits), and those of a window whose taps have fewer: each of them is looked up by itself.
+_FEWEST_TERMS, _TERMS_OF_SEVERAL_TAPS = 16, 32
 #: What is left of that where operands come by address (0.6), where their strides are odd as well, and where float32 operands lie across the terms,
 #: which Hopper's instruction does not take: 59 to 77 TFLOP/s of 390.
 _BY_ADDRESS, _ODD, _ACROSS = 0.6, 0.35, 0.17
@@ -42,7 +47,7 @@ UNALIGNED_LIBRARY = 1.2e14
 class Problem:
     """A product: (batch, m, k) times (batch, k, n) into results of one stride of one element, ``step`` elements between rows."""
 
-    left: Ref
+    left: Ref | Window
     right: Ref
     step: int
 
@@ -69,10 +74,9 @@ class Problem:
         batch, m, n, k = self.sizes
         return batch * (m * k + k * n + m * n) * self.dtype.itemsize
 
-    def sides(self, tile: GemmTile) -> tuple[Side, Side]:
+    def sides(self, tile: GemmTile) -> tuple[Side | WindowSide, Side]:
         """Both operands in blocks."""
-        left = Side("left", self.left, 1, (tile.rows, tile.terms))
-        return left, Side("right", self.right, 2, (tile.columns, tile.terms))
+        return left_side(self.left, tile), Side("right", self.right, 2, (tile.columns, tile.terms))
 
     @property
     def is_aligned(self) -> bool:
@@ -85,8 +89,8 @@ class Problem:
 
 def candidates(problem: Problem, device: Facts) -> list[GemmTile]:
     """Tiles that fit the device, the one that takes least time by the model first."""
-    _, m, n, k = problem.sizes
-    terms = max(16, min(_STEP_BYTES // problem.dtype.itemsize, 1 << (k - 1).bit_length()))
+    _, m, n, _ = problem.sizes
+    terms = _terms(problem)
     found = []
     for rows, columns, warps, _ in _SHAPES:
         if (rows > 16 and rows >= 2 * m) or (columns > 64 and columns >= 2 * n):
@@ -97,6 +101,15 @@ def candidates(problem: Problem, device: Facts) -> list[GemmTile]:
                 found.append(tile)
                 break
     return sorted(found, key=lambda tile: seconds(problem, tile, device))
+
+
+def _terms(problem: Problem) -> int:
+    """Terms of a step: of a window those that are of one tap, where that are not too few."""
+    terms = max(_FEWEST_TERMS, min(_STEP_BYTES // problem.dtype.itemsize, 1 << (problem.sizes[3] - 1).bit_length()))
+    if isinstance(problem.left, Window):
+        of_one_tap = math.gcd(problem.left.channels, terms)
+        return of_one_tap if of_one_tap >= _FEWEST_TERMS else min(terms, _TERMS_OF_SEVERAL_TAPS)
+    return terms
 
 
 def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:

@@ -95,7 +95,8 @@ class Libraries:
     ``bias_slows_products``: float32 products with a row bias have slower kernels than those without. ``takes_activations``: a product with a row
     bias also does an activation. ``leaves_narrow_idle``: products with few results leave most multiprocessors idle.
     ``attention_reads_strides``: attention takes operands in any aligned strides. ``products_want_rows_aligned``: products whose rows are no multiples of 16
-    bytes have no fast kernels. ``rounds_products``: whether products of float32 may round their operands to TF32, under the flags in force.
+    bytes have no fast kernels. ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in
+    force.
     """
 
     call_bytes: int | None = None
@@ -108,6 +109,7 @@ class Libraries:
     attention_reads_strides: bool = False
     products_want_rows_aligned: bool = False
     rounds_products: Callable[[], bool] = _exact
+    rounds_convolutions: Callable[[], bool] = _exact
 
 
 @frozen(kw_only=True)

@@ -21,8 +21,8 @@ from typing import TypeAlias
 import torch
 from attrs import field, frozen
 
-from ..expr import Expr
-from .layout import Buffer, Ref
+from ..expr import Expr, Int
+from .layout import Buffer, Ref, Sizes
 from .loops import Axis
 from .scalar import Scalar, loads
 
@@ -98,15 +98,59 @@ SUM = "sum"
 
 
 @frozen
+class Window:
+    """What a convolution sees of images, as a matrix that is nowhere in memory: (groups, points of all results, terms of a window).
+
+    A point is (image, y, x), in ``points`` of each image; a term is (i, j, channel), in ``taps`` and the channels of one group. The element is
+    ``image[image, channel of the group, y * stride + i * dilation - padding, …]``, zero where that is outside.
+    """
+
+    #: (images, channels, height, width), in any strides.
+    image: Ref
+    groups: int
+    points: tuple[int, int]
+    taps: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @property
+    def channels(self) -> int:
+        """Those of one group."""
+        return int(self.image.sizes[1]) // self.groups
+
+    @property
+    def sizes(self) -> Sizes:
+        """Groups, points, terms: those of the matrix."""
+        rows = int(self.image.sizes[0]) * self.points[0] * self.points[1]
+        return Int(self.groups), Int(rows), Int(self.taps[0] * self.taps[1] * self.channels)
+
+    @property
+    def buffer(self) -> str:
+        """Where the images are."""
+        return self.image.buffer
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The images'."""
+        return self.image.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.image.device
+
+
+@frozen
 class Gemm:
     """A matrix product (GEMM) with what is done to its results where they are computed (its epilogue), as one kernel.
 
-    ``left`` is (batch, m, k) and ``right`` (batch, k, n), of one floating type; a batch of one is a plain product. ``body`` is a kernel over two
+    ``left`` is (batch, m, k) and ``right`` (batch, k, n), of one floating type; a batch of one is a plain product, a window a convolution. ``body`` is a kernel over two
     axes without inner ones, the rows of all batches and the columns, whose statements read the sum at their point as ``reduced(SUM, float32)``.
     ``tile`` says which block of results a program has at a time.
     """
 
-    left: Ref
+    left: Ref | Window
     right: Ref
     body: KernelBody
     tile: GemmTile

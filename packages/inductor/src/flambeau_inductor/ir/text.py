@@ -11,7 +11,7 @@ from typing import Any
 from ..devices import device_of
 from ..expr import Expr, render
 from .graph import Graph, ScalarInput, TensorInput
-from .kernel import SUM, Gemm, KernelBody, Reduce, ScanStep, Statement, Store
+from .kernel import SUM, Gemm, KernelBody, Reduce, ScanStep, Statement, Store, Window
 from .layout import Buffer, Layout, Ref
 from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, Template
 from .scalar import dtype_text, index_text, scalar_text
@@ -36,6 +36,10 @@ def _axes(axes: tuple[Axis, ...]) -> str:
 def _argument(value: Any) -> str:
     if isinstance(value, Ref):
         return f"{value.buffer}<{layout_text(value.layout())} +{render(value.offset)}>"
+    if isinstance(value, Window):
+        parts = {"stride": value.stride, "padding": value.padding, "dilation": value.dilation}
+        moves = ", ".join(f"{name} {y} {x}" for name, (y, x) in parts.items())
+        return f"windows {value.taps[0]} x {value.taps[1]} of {_argument(value.image)}, {moves}, {value.groups} groups"
     if isinstance(value, tuple | list):
         return "(" + ", ".join(_argument(part) for part in value) + ")"
     if isinstance(value, Expr):

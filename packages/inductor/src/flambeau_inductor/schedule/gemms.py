@@ -9,7 +9,7 @@ The result itself is stored only where something else reads it, rounded as the l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from attrs import define, evolve, field, frozen
@@ -18,43 +18,13 @@ from .. import expr as ex
 from ..expr import ONE, ZERO, Expr, Int, Symbol
 from ..ir.graph import Graph
 from ..ir.kernel import SUM, Gemm, GemmTile, KernelBody, Statement, Store
-from ..ir.layout import Buffer, Ref, contiguous_strides
-from ..ir.loops import Axis, Extern
+from ..ir.layout import Buffer, Ref
+from ..ir.loops import Axis
 from ..ir.scalar import Scalar, constant, load, loads, op, reduced, transform
 from .nest import rename, values
 from .plan import Schedule, arguments, name_of, stacks_of
+from .products import Product, read_product
 from .steps import Step, step_reads, step_writes
-
-aten = torch.ops.aten
-
-#: Products that the library is called for: where their operands are, a row or matrix that is added first.
-_OPERANDS: Mapping[Any, tuple[str, ...]] = {
-    aten.mm.default: ("left", "right"),
-    aten.bmm.default: ("left", "right"),
-    aten.addmm.default: ("bias", "left", "right"),
-    aten.baddbmm.default: ("bias", "left", "right"),
-}
-#: Sums of products of these are float32, as the library's are.
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-
-
-@frozen
-class Product:
-    """A library's product: ``out = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n), all sizes known."""
-
-    call: Extern
-    out: Buffer
-    left: Ref
-    right: Ref
-    bias: Ref | None
-    alpha: float
-    beta: float
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """batch, m, n, k."""
-        batch, m, k = (int(size) for size in self.left.sizes)
-        return batch, m, int(self.right.sizes[2]), k
 
 
 @frozen
@@ -153,33 +123,6 @@ class _Former:
         return not read.isdisjoint(written)
 
 
-def read_product(step: Step) -> Product | None:
-    """``step`` as a product of matrices; None for anything else, and where sizes are known at run time only."""
-    names = _OPERANDS.get(step.op) if isinstance(step, Extern) else None
-    if names is None or not isinstance(step, Extern) or len(step.args) != len(names):
-        return None
-    out = step.outs[0]
-    given = dict(zip(names, step.args, strict=True))
-    scales = [step.kwargs.get(name, 1) for name in ("alpha", "beta")]
-    if out is None or step.checks or not all(isinstance(scale, int | float) for scale in scales):
-        return None
-    left, right, bias = given["left"], given["right"], given.get("bias")
-    parts = [out.layout, left, right] + ([bias] if bias is not None else [])
-    if any(part.dtype is not out.layout.dtype for part in parts) or out.layout.dtype not in DTYPES:
-        return None
-    if any(not e.is_int for part in parts for e in (*part.sizes, *part.strides)) or not all(
-        int(n) for part in (left, right) for n in part.sizes
-    ):
-        return None
-    if any(not ref.offset.is_int for ref in (left, right) + ((bias,) if bias is not None else ())):
-        return None
-    return Product(step, out, _in_batches(left), _in_batches(right), bias, float(scales[0]), float(scales[1]))
-
-
-def _in_batches(ref: Ref) -> Ref:
-    return ref if len(ref.sizes) == 3 else evolve(ref, sizes=(ONE, *ref.sizes), strides=(ZERO, *ref.strides))
-
-
 def _root(name: str, buffers: Mapping[str, Buffer]) -> str:
     while name in buffers and buffers[name].storage != name:
         name = buffers[name].storage
@@ -224,7 +167,7 @@ def _result(product: Product, axes: tuple[Axis, Axis]) -> Scalar:
 
 def _kept(product: Product, axes: tuple[Axis, Axis]) -> Store:
     """The result in memory."""
-    return Store(product.out.name, _place(product, axes, Ref.whole(product.out)), _result(product, axes))
+    return Store(product.out.name, _place(product, axes, product.result), _result(product, axes))
 
 
 def _alone(product: Product, buffers: Mapping[str, Buffer]) -> KernelBody:
@@ -245,7 +188,7 @@ def _with_epilogue(
     points = _points(product, epilogue, axes)
     if points is None:
         return None
-    own = _place(product, axes, Ref.whole(product.out))
+    own = _place(product, axes, product.result)
     result = _result(product, axes)
 
     def replace(node: Scalar) -> Scalar | None:
@@ -267,16 +210,14 @@ def _with_epilogue(
 def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> dict[Expr, Expr | int] | None:
     """The epilogue's axes as expressions of row and column, where it goes over each element of the result once."""
     batch, m, n, _ = product.sizes
-    layout = product.out.layout
+    lines = _lines(product, axes)
     found = {
         node.index
         for statement in epilogue.statements
         for node in loads(*values(statement))
         if node.buffer == product.out.name
     }
-    strides = contiguous_strides(layout.sizes)
-    dense = all(have is want or size is ONE for have, want, size in zip(layout.strides, strides, layout.sizes))
-    if len(found) != 1 or not dense or any(not axis.size.is_int for axis in epilogue.outer):
+    if len(found) != 1 or lines is None or any(not axis.size.is_int for axis in epilogue.outer):
         return None
     (index,) = found
     steps: dict[Axis, int] = {}
@@ -295,8 +236,24 @@ def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> 
         whole = whole + axis.symbol * steps[axis]
     if total != batch * m * n or index is not whole:
         return None
+    return {axis.symbol: _digit(*lines, steps[axis], int(axis.size)) for axis in ordered}
+
+
+def _lines(product: Product, axes: tuple[Axis, Axis]) -> tuple[Expr, Expr, int] | None:
+    """The memory of a result as lines of one length, without gaps: the line of a point and its place there. None where it lies otherwise."""
+    batch, m, n, _ = product.sizes
     row, column = (axis.symbol for axis in axes)
-    return {axis.symbol: _digit(row, column, n, steps[axis], int(axis.size)) for axis in ordered}
+    steps = [
+        int(stride) if size is not ONE else None for size, stride in zip(product.result.sizes, product.result.strides)
+    ]
+    for strides, lines in (
+        ((m * n, n, 1), (row, column, n)),
+        # Groups of a convolution: each fills a part of every line.
+        ((n, batch * n, 1), (ex.mod(row, Int(m)), ex.floor_div(row, Int(m)) * n + column, batch * n)),
+    ):
+        if all(have is None or have == want for have, want in zip(steps, strides, strict=True)):
+            return lines
+    return None
 
 
 def _digit(row: Expr, column: Expr, n: int, step: int, size: int) -> Expr:

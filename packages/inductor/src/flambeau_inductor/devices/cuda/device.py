@@ -50,8 +50,12 @@ def _channels_last(dtype: torch.dtype) -> bool:
         return False
     if dtype in (torch.float16, torch.bfloat16):
         return True
+    return dtype is torch.float32 and _rounds_convolutions()
+
+
+def _rounds_convolutions() -> bool:
     # Not ``allow_tf32``: reading that raises where a program has set precisions one operator at a time.
-    return bool(dtype is torch.float32 and torch.backends.cudnn.conv.fp32_precision == "tf32")
+    return bool(torch.backends.cudnn.enabled and torch.backends.cudnn.conv.fp32_precision == "tf32")
 
 
 def _rounds_products() -> bool:
@@ -77,6 +81,7 @@ CUDA = register(
             attention_reads_strides=True,
             products_want_rows_aligned=True,
             rounds_products=_rounds_products,
+            rounds_convolutions=_rounds_convolutions,
         ),
     )
 )

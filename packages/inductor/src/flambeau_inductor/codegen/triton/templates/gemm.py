@@ -1,4 +1,4 @@
-"""Matrix products with their epilogues as Triton kernels.
+"""Matrix products and convolutions with their epilogues as Triton kernels.
 
 In: ``Gemm`` steps. Out: kernels. A program takes tiles of results in turn, as many programs as run at once; neighbours share rows of the left operand and
 columns of the right one. Operands come in blocks that the hardware fetches (tensor descriptors), where memory lies as that takes: one stride of one
@@ -17,13 +17,14 @@ from flambeau_runtime.triton_kernels import ALIGNED, WAIT
 
 from .... import expr as ex
 from ....devices import Facts, device_facts
-from ....ir.kernel import Gemm, GemmTile
+from ....ir.kernel import Gemm, GemmTile, Window
 from ....ir.layout import Ref
 from ...cpp.canonical import canonical
 from ...kernel import GeneratedKernel
 from ..function import PROGRAM, Function, positions
 from ..types import signature_text
 from .points import Points
+from .windows import WindowSide
 
 #: Bytes that starts and strides of what the hardware fetches are multiples of, and the longest side of a block of it.
 ALIGNMENT, _LONGEST_SIDE = 16, 256
@@ -73,6 +74,12 @@ class Side:
         return max(self.block) <= _LONGEST_SIDE and self.block[self.by_terms] * itemsize >= ALIGNMENT
 
 
+def left_side(left: Ref | Window, tile: GemmTile) -> Side | WindowSide:
+    """The left operand in blocks of a tile: a matrix, or what a convolution sees of an image."""
+    block = (tile.rows, tile.terms)
+    return WindowSide("left", left, block) if isinstance(left, Window) else Side("left", left, 1, block)
+
+
 def gemm_kernel(gemm: Gemm) -> GeneratedKernel:
     """The kernel of one product. Raises UnsupportedKernel where its epilogue holds what Triton cannot express."""
     return _Writer(gemm).kernel()
@@ -89,12 +96,15 @@ class _Writer:
         uneven = [prefix for prefix, size, block in (("y", m, tile.rows), ("x", n, tile.columns)) if size % block]
         columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
         self.points = Points(body, uneven, (("y", tile.rows), ("x", columns)))
-        self.left = Side("left", gemm.left, 1, (tile.rows, tile.terms))
+        self.left = left_side(gemm.left, tile)
         self.right = Side("right", gemm.right, 2, (tile.columns, tile.terms))
         self.row_tiles, self.column_tiles = -(-m // tile.rows), -(-n // tile.columns)
         self.tiles = batch * self.row_tiles * self.column_tiles
         facts = device_facts(gemm.device)
         self.programs = min(self.tiles, facts.multiprocessors * resident(tile, gemm.left.dtype, facts))
+        if isinstance(self.left, WindowSide):
+            # One tile each: as many run at once as their registers allow, which is more than can be told before.
+            self.programs = self.tiles
         ops = "_".join(gemm.name.removeprefix("fused_").split("_"))
         self.name = f"triton_gemm_{ops}"
 
@@ -106,8 +116,11 @@ class _Writer:
         sides = (self.left, self.right)
         lines = [f"pid = {PROGRAM}", WAIT]
         lines += [line for side in sides for line in self._open(side)]
-        lines.append(f"for tile in tl.range(pid, {self.tiles}, {self.programs}, flatten=True):")
-        inner = [*self._order(), "sums = tl.zeros([YBLOCK, XBLOCK], tl.float32)"]
+        # Where windows begin would be asked again for each block of terms if both loops were one.
+        flat = "" if isinstance(self.left, WindowSide) else ", flatten=True"
+        lines.append(f"for tile in tl.range(pid, {self.tiles}, {self.programs}{flat}):")
+        inner = [*self._order(), *(self.left.opening() if isinstance(self.left, WindowSide) else [])]
+        inner.append("sums = tl.zeros([YBLOCK, XBLOCK], tl.float32)")
         inner.append(f"for step in range(0, {-(-k // tile.terms)}):")
         steps = ["term = step * KBLOCK", *(line for side in sides for line in self._load(side))]
         precision = ", input_precision='tf32'" if self.gemm.left.dtype is torch.float32 else ""
@@ -130,9 +143,9 @@ class _Writer:
         ]
         return lines
 
-    def _open(self, side: Side) -> list[str]:
+    def _open(self, side: Side | WindowSide) -> list[str]:
         """The descriptor of an operand."""
-        if not side.is_fetched:
+        if isinstance(side, WindowSide) or not side.is_fetched:
             return []
         (batch, results, terms), sizes = side.steps, side.sizes
         order = [(sizes[1], results, side.block[0]), (sizes[2], terms, side.block[1])]
@@ -144,8 +157,10 @@ class _Writer:
         text = f"tl.make_tensor_descriptor({start}, {shape}, {strides}, {block})"
         return [f"if {ALIGNED}:", f"    {side.name}_at = {text}"]
 
-    def _load(self, side: Side) -> list[str]:
+    def _load(self, side: Side | WindowSide) -> list[str]:
         """One block of an operand: rows by terms of the left one, terms by columns of the right one."""
+        if isinstance(side, WindowSide):
+            return side.load()
         by_address = self._by_address(side)
         if not side.is_fetched:
             return by_address

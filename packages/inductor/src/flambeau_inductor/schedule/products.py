@@ -1,0 +1,162 @@
+"""Library calls as products of matrices: what ``gemms.py`` may give to a kernel of our own.
+
+In: a step of a schedule. Out: a ``Product`` whose operands are views of those of the call; None for anything else, and where sizes are known at run time
+only. A convolution is a product as well: of its weights with the windows that it looks at, which are a matrix in memory where they have one element, and
+else a ``Window`` of the image. What would need a copy to be read so stays with the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from attrs import evolve, frozen
+
+from ..expr import ONE, ZERO, Expr
+from ..ir.kernel import Window
+from ..ir.layout import Buffer, Layout, Ref
+from ..ir.loops import Extern
+from .steps import Step
+
+aten = torch.ops.aten
+
+#: Sums of products of these are float32, as the library's are.
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+_CONVOLUTION = aten.convolution.default
+
+
+@frozen
+class Product:
+    """A library's product: ``result = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n), all sizes known;
+    ``result`` is all of ``out`` as (batch, m, n), and ``bias`` is expanded to that."""
+
+    call: Extern
+    out: Buffer
+    left: Ref | Window
+    right: Ref
+    result: Ref
+    bias: Ref | None = None
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """batch, m, n, k."""
+        batch, m, k = (int(size) for size in self.left.sizes)
+        return batch, m, int(self.right.sizes[2]), k
+
+    @property
+    def is_convolution(self) -> bool:
+        """Whether the library computes it as a convolution, under the flags for those."""
+        return self.call.op is _CONVOLUTION
+
+
+def read_product(step: Step) -> Product | None:
+    """``step`` as a product of matrices of one type whose sums are float32, of more than nothing."""
+    read = _READERS.get(step.op) if isinstance(step, Extern) else None
+    if read is None or not isinstance(step, Extern) or step.outs[0] is None or step.checks:
+        return None
+    out = step.outs[0]
+    parts: list[Layout | Ref] = [out.layout, *(arg for arg in step.args if isinstance(arg, Ref))]
+    if any(part.dtype is not out.layout.dtype for part in parts) or out.layout.dtype not in DTYPES:
+        return None
+    if not all(e.is_int for part in parts for e in (*part.sizes, *part.strides, part.offset)):
+        return None
+    product = read(step, out)
+    return product if product is not None and all(product.sizes) else None
+
+
+# -- matrices ------------------------------------------------------------------------------------------------------------
+
+
+def _matrices(call: Extern, out: Buffer) -> Product | None:
+    *added, left, right = call.args
+    scales = [call.kwargs.get(name, 1) for name in ("alpha", "beta")]
+    if not all(isinstance(scale, int | float) for scale in scales):
+        return None
+    result, bias = _in_batches(Ref.whole(out)), added[0] if added else None
+    alpha, beta = map(float, scales)
+    return Product(call, out, _in_batches(left), _in_batches(right), result, bias, alpha, beta)
+
+
+def _in_batches(ref: Ref) -> Ref:
+    return ref if len(ref.sizes) == 3 else evolve(ref, sizes=(ONE, *ref.sizes), strides=(ZERO, *ref.strides))
+
+
+# -- convolutions --------------------------------------------------------------------------------------------------------
+
+
+def _convolution(call: Extern, out: Buffer) -> Product | None:
+    """Groups are the batches, points of the result the rows, its channels the columns; positions of the window, channels last, are the terms."""
+    image, weight, bias, stride, padding, dilation, transposed, _, groups = call.args
+    if transposed is not False or len(image.sizes) not in (3, 4):
+        return None
+    moves = (_pair(stride, 1), _pair(padding, 0), _pair(dilation, 1))
+    image, weight, result = (_as_images(ref) for ref in (image, weight, Ref.whole(out)))
+    terms, rows = _joined(weight, (2, 3, 1)), _joined(result, (0, 2, 3))
+    if terms is None or rows is None:
+        return None
+    groups, count = int(groups), int(weight.sizes[0]) // int(groups)
+    taps, points = ((int(ref.sizes[2]), int(ref.sizes[3])) for ref in (weight, result))
+    apart = int(weight.strides[0])
+    length = taps[0] * taps[1] * int(weight.sizes[1])
+    right = evolve(weight, sizes=(groups, length, count), strides=(count * apart, terms, apart))
+    apart = int(result.strides[1])
+    number = int(result.sizes[0]) * points[0] * points[1]
+    matrix = evolve(result, sizes=(groups, number, count), strides=(count * apart, rows, apart))
+    if bias is not None:
+        apart = int(bias.strides[0])
+        bias = evolve(bias, sizes=(groups, 1, count), strides=(count * apart, 0, apart))
+    left = _windows(Window(image, groups, points, taps, *moves))
+    return Product(call, out, left, right, matrix, bias)
+
+
+def _windows(window: Window) -> Ref | Window:
+    """The same as a matrix where every window is one element and points follow each other at one distance."""
+    image = window.image
+    alone = window.taps == window.stride == (1, 1) and window.padding == (0, 0)
+    rows = _joined(image, (0, 2, 3)) if alone else None
+    if rows is None:
+        return window
+    step = int(image.strides[1])
+    return evolve(image, sizes=window.sizes, strides=(window.channels * step, rows, step))
+
+
+def _as_images(ref: Ref) -> Ref:
+    """A row of points is an image of one row."""
+    if len(ref.sizes) == 4:
+        return ref
+    (*outer, length), (*steps, step) = ref.sizes, ref.strides
+    return evolve(ref, sizes=(*outer, ONE, length), strides=(*steps, ZERO, step))
+
+
+def _pair(given: Sequence[Expr | int], before: int) -> tuple[int, int]:
+    """A number for both dimensions of an image; one alone stands for both, or for those of a row."""
+    first, *rest = map(int, given)
+    return (first, rest[0]) if rest else (before, first)
+
+
+def _joined(ref: Ref, dims: Sequence[int]) -> int | None:
+    """The distance of neighbours in ``dims``, row-major, taken together; None where that differs from place to place."""
+    length, distance = 1, 0
+    for dim in reversed(dims):
+        size, stride = int(ref.sizes[dim]), int(ref.strides[dim])
+        if size == 1:
+            continue
+        if length == 1:
+            distance = stride
+        elif stride != length * distance:
+            return None
+        length *= size
+    return distance
+
+
+#: Library calls that are products, and how each is read.
+_READERS: Mapping[Any, Callable[[Extern, Buffer], Product | None]] = {
+    aten.mm.default: _matrices,
+    aten.bmm.default: _matrices,
+    aten.addmm.default: _matrices,
+    aten.baddbmm.default: _matrices,
+    _CONVOLUTION: _convolution,
+}
