@@ -50,7 +50,7 @@ def test_a_device_without_a_backend_promises_nothing() -> None:
 def test_a_language_has_one_writer() -> None:
     writer = Writer(cpp.FLAGS, cpp.support, cpp.generate)
     with pytest.raises(ValueError, match="cpp is registered twice"):
-        register_language(Language("cpp", templates=True), writer)
+        register_language(Language("cpp"), writer)
     with pytest.raises(ValueError, match="disagree about combined kernels"):
         register_language(Language("new", combines=True), writer)
     with registered_language(Language("new"), writer):

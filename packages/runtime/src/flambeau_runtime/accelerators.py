@@ -6,11 +6,13 @@ registered: of these a program names the very device, and nothing of it is recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 from attrs import frozen
+
+from .registry import Registry
 
 #: Where the host reads and writes; a number without dimensions there may stand in for one of an accelerator.
 HOST_MEMORY = torch.device("cpu")
@@ -32,25 +34,17 @@ class Accelerator:
     native: bool = False
 
 
-_ACCELERATORS: dict[str, Accelerator] = {}
+_ACCELERATORS: Registry[str, Accelerator] = Registry("accelerator")
 
 
 def register(accelerator: Accelerator) -> Accelerator:
     """Have programs on devices of this type name slots in place of ordinals. Raises ValueError for a type that is known."""
-    if accelerator.type in _ACCELERATORS:
-        raise ValueError(f"accelerator {accelerator.type} is registered twice")
-    _ACCELERATORS[accelerator.type] = accelerator
-    return accelerator
+    return _ACCELERATORS.register(accelerator.type, accelerator)
 
 
-@contextmanager
-def registered(accelerator: Accelerator) -> Iterator[Accelerator]:
+def registered(accelerator: Accelerator) -> AbstractContextManager[Accelerator]:
     """``register`` for the length of a block."""
-    register(accelerator)
-    try:
-        yield accelerator
-    finally:
-        del _ACCELERATORS[accelerator.type]
+    return _ACCELERATORS.registered(accelerator.type, accelerator)
 
 
 def accelerator_of(device: torch.device | None) -> Accelerator | None:
@@ -65,7 +59,7 @@ def stands_in(wanted: torch.device, value: torch.Tensor) -> bool:
 
 def known() -> tuple[Accelerator, ...]:
     """Every kind, in the order of registration."""
-    return tuple(_ACCELERATORS.values())
+    return _ACCELERATORS.records()
 
 
 def all_native() -> bool:

@@ -5,8 +5,8 @@ In: ``register(language)``, once for each (``builtin_languages.py``). Out: ``lan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from attrs import frozen
@@ -14,6 +14,7 @@ from attrs import frozen
 from .cache import Store
 from .errors import ArtifactError
 from .records import Library
+from .registry import Registry
 
 
 @frozen(kw_only=True)
@@ -26,25 +27,17 @@ class Language:
     start: Callable[[Any, Store], None] | None = None
 
 
-_LANGUAGES: dict[str, Language] = {}
+_LANGUAGES: Registry[str, Language] = Registry("language")
 
 
 def register(language: Language) -> Language:
     """Have artifacts hold libraries in ``language``. Raises ValueError for a name that is taken."""
-    if language.name in _LANGUAGES:
-        raise ValueError(f"language {language.name} is registered twice")
-    _LANGUAGES[language.name] = language
-    return language
+    return _LANGUAGES.register(language.name, language)
 
 
-@contextmanager
-def registered(language: Language) -> Iterator[Language]:
+def registered(language: Language) -> AbstractContextManager[Language]:
     """``register`` for the length of a block."""
-    register(language)
-    try:
-        yield language
-    finally:
-        del _LANGUAGES[language.name]
+    return _LANGUAGES.registered(language.name, language)
 
 
 def language_of(library: Library) -> Language:

@@ -5,10 +5,12 @@ In: ``register_language(language, writer)``, once for each. Out: ``writer_of(lan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from attrs import frozen
+
+from flambeau_runtime.registry import Registry
 
 from ..devices import CPP, TRITON, Language
 from ..ir.kernel import Combined, Gemm, KernelBody
@@ -33,35 +35,36 @@ class Writer:
     gemms: Callable[[Sequence[Gemm]], Sequence[GeneratedKernel]] | None = None
 
 
-_WRITERS: dict[Language, Writer] = {}
+#: By the name of the language.
+_WRITERS: Registry[str, Writer] = Registry("language")
 
 
 def register_language(language: Language, writer: Writer) -> None:
     """Have the kernels of devices of ``language`` written by ``writer``. Raises ValueError for a name that is taken, or where the two do not say
     the same of combined kernels, templates and products."""
-    if any(known.name == language.name for known in _WRITERS):
-        raise ValueError(f"language {language.name} is registered twice")
+    _WRITERS.register(language.name, _agreeing(language, writer))
+
+
+def registered_language(language: Language, writer: Writer) -> AbstractContextManager[Writer]:
+    """``register_language`` for the length of a block."""
+    return _WRITERS.registered(language.name, _agreeing(language, writer))
+
+
+def _agreeing(language: Language, writer: Writer) -> Writer:
     said = (language.combines, language.templates, language.gemms)
     if said != tuple(write is not None for write in (writer.combined, writer.templates, writer.gemms)):
         raise ValueError(
             f"language {language.name} and its writer disagree about combined kernels, templates or products"
         )
-    _WRITERS[language] = writer
-
-
-@contextmanager
-def registered_language(language: Language, writer: Writer) -> Iterator[None]:
-    """``register_language`` for the length of a block."""
-    register_language(language, writer)
-    try:
-        yield
-    finally:
-        del _WRITERS[language]
+    return writer
 
 
 def writer_of(language: Language) -> Writer:
     """The writer of a language; KeyError for one that nobody registered."""
-    return _WRITERS[language]
+    found = _WRITERS.get(language.name)
+    if found is None:
+        raise KeyError(language.name)
+    return found
 
 
 register_language(CPP, Writer(cpp.FLAGS, cpp.support, cpp.generate))

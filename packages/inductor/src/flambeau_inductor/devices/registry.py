@@ -7,40 +7,33 @@ everything on it is left to the library.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import torch
+
+from flambeau_runtime.registry import Registry
 
 from ..config import Config
 from .device import Device
 from .facts import Facts
 from .language import CPP
 
-_DEVICES: dict[str, Device] = {}
+_DEVICES: Registry[str, Device] = Registry("device")
 
 
 def register(device: Device) -> Device:
     """Have kernels written for ``device.type``. Raises ValueError for a type that has a backend."""
-    if device.type in _DEVICES:
-        raise ValueError(f"device {device.type} is registered twice")
-    _DEVICES[device.type] = device
-    return device
+    return _DEVICES.register(device.type, device)
 
 
-@contextmanager
-def registered(device: Device) -> Iterator[Device]:
+def registered(device: Device) -> AbstractContextManager[Device]:
     """``register`` for the length of a block."""
-    register(device)
-    try:
-        yield device
-    finally:
-        del _DEVICES[device.type]
+    return _DEVICES.registered(device.type, device)
 
 
 def has_backend(place: torch.device) -> bool:
     """Whether kernels can be written for ``place``."""
-    return place.type in _DEVICES
+    return _DEVICES.get(place.type) is not None
 
 
 def device_of(place: torch.device) -> Device:

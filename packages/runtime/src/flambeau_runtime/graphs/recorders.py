@@ -5,30 +5,24 @@ In: ``register(type, make)``, once for each that can. Out: ``recorder_for(accele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from ..accelerators import CUDA, Accelerator
+from ..registry import Registry
 from .recorder import Recorder
 
-_RECORDERS: dict[str, Callable[[], Recorder]] = {}
+_RECORDERS: Registry[str, Callable[[], Recorder]] = Registry("a recorder for")
 
 
 def register(kind: str, make: Callable[[], Recorder]) -> None:
     """Have programs on accelerators of this type recorded by what ``make`` gives. Raises ValueError for a type that has somebody."""
-    if kind in _RECORDERS:
-        raise ValueError(f"a recorder for {kind} is registered twice")
-    _RECORDERS[kind] = make
+    _RECORDERS.register(kind, make)
 
 
-@contextmanager
-def registered(kind: str, make: Callable[[], Recorder]) -> Iterator[None]:
+def registered(kind: str, make: Callable[[], Recorder]) -> AbstractContextManager[Callable[[], Recorder]]:
     """``register`` for the length of a block."""
-    register(kind, make)
-    try:
-        yield
-    finally:
-        del _RECORDERS[kind]
+    return _RECORDERS.registered(kind, make)
 
 
 def recorder_for(accelerator: Accelerator) -> Recorder | None:
