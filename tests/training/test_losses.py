@@ -109,7 +109,10 @@ def test_logits_that_are_infinite_or_huge(dtype: torch.dtype) -> None:
     """Classes that cannot be, rows of them, and what is no number; the largest numbers do not overflow."""
     x, t = logits(dtype), targets()
     x[0, :5], x[2], x[3, 1], x[4, 7] = -torch.inf, -torch.inf, torch.inf, torch.nan
-    each = lambda x, t: (F.cross_entropy(x * 1, t, reduction="none"), F.cross_entropy(x.float(), t, reduction="none"))  # noqa: E731
+
+    def each(x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return F.cross_entropy(x * 1, t, reduction="none"), F.cross_entropy(x.float(), t, reduction="none")
+
     check(each, x, t)
     check(each, logits(dtype) * 6000, t)
 
