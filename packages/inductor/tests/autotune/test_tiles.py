@@ -25,7 +25,7 @@ def test_tiles_fit_the_device_and_come_by_time(sizes, dtype):
     given = problem(*sizes, dtype)
     found = candidates(given, H200)
     assert found
-    assert all(shared_bytes(tile, dtype) <= H200.shared for tile in found)
+    assert all(shared_bytes(tile, dtype) <= H200.shared for tile in found if tile.rows >= 16)
     times = [seconds(given, tile, H200) for tile in found]
     assert times == sorted(times)
     assert all(tile.rows < 2 * max(sizes[0], 16) for tile in found)
@@ -63,3 +63,30 @@ def test_float32_across_the_terms_is_slow():
     along, across = (problem(4096, 768, 4096, torch.float32, transposed=flag) for flag in (True, False))
     tile = candidates(along, H200)[0]
     assert seconds(across, tile, H200) > 3 * seconds(along, tile, H200)
+
+
+def test_few_rows_read_the_right_operand_alone():
+    found = candidates(problem(1, 4096, 4096), H200)
+    assert found[0].rows == 1 and {tile.rows for tile in found} == {1, 16}
+    # Where rows of the right operand run along the columns, units for matrices do it.
+    assert {tile.rows for tile in candidates(problem(1, 4096, 4096, transposed=False), H200)} == {16}
+
+
+def test_float32_that_must_not_be_rounded_is_multiplied_without_units_for_matrices():
+    given = problem(2, 4096, 4096, torch.float32)
+    assert {tile.rows for tile in candidates(given, H200, exact=True)} == {2}
+    assert candidates(problem(16, 4096, 4096, torch.float32), H200, exact=True) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"), [((768, 768, 65536), True), ((4096, 4096, 4096), False), ((64, 64, 50), False)]
+)
+def test_terms_come_in_parts_where_results_are_few(sizes, parts):
+    given = problem(*sizes, transposed=False)
+    found = candidates(given, H200)
+    assert (found[0].parts > 1) is parts
+    assert all(sizes[2] % tile.parts == 0 and sizes[2] // tile.parts * 2 % 16 == 0 for tile in found if tile.parts > 1)
+
+
+def test_batches_are_not_cut():
+    assert all(tile.parts == 1 for tile in candidates(problem(64, 64, 8192, batch=2), H200))

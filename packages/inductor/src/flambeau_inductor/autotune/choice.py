@@ -11,7 +11,7 @@ import torch
 from attrs import frozen
 
 from ..codegen.triton.errors import UnsupportedKernel
-from ..codegen.triton.templates.gemm import gemm_kernel
+from ..codegen.triton.templates import product_kernel
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.kernel import Gemm, GemmTile
@@ -44,18 +44,27 @@ class ChooseGemm:
             return False
         problem, device = _problem(product), device_facts(product.left.device)
         library = tiles.library_seconds(problem, device)
-        own = min((tiles.seconds(problem, tile, device) for tile in tiles.candidates(problem, device)), default=library)
+        own = min((tiles.seconds(problem, tile, device) for tile in self._tiles(product)), default=library)
         return library > _FASTER * own and library - own > _SAVED
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
         """The tile of a candidate that is considered, None for the library."""
         product = candidate.product
-        found = tiles.candidates(_problem(product), device_facts(product.left.device))
+        found = self._tiles(product)
         if not found or not _is_expressed(candidate, found[0]):
             return None
         if self.config.gemm == "auto" and self._may_measure(product):
             return measured_tile(candidate, found[:_MEASURED], self.config)
         return found[0]
+
+    def _tiles(self, product: Product) -> list[GemmTile]:
+        """The tiles that a product may be computed in, best first."""
+        device = device_of(product.left.device)
+        # What a host multiplies to try kernels out is exact.
+        libraries = device.libraries
+        rounds = libraries.rounds_convolutions if product.is_convolution else libraries.rounds_products
+        exact = product.left.dtype is torch.float32 and not device.is_host and not rounds()
+        return tiles.candidates(_problem(product), device_facts(product.left.device), exact=exact)
 
     def _may_measure(self, product: Product) -> bool:
         if not self.config.max_autotune or torch.are_deterministic_algorithms_enabled():
@@ -64,13 +73,7 @@ class ChooseGemm:
 
     def _is_possible(self, product: Product) -> bool:
         device = device_of(product.left.device)
-        if not device.language(self.config).gemms or not device.enabled(self.config):
-            return False
-        if product.left.dtype is not torch.float32 or device.is_host:
-            # What a host multiplies to try kernels out is exact.
-            return True
-        libraries = device.libraries
-        return libraries.rounds_convolutions() if product.is_convolution else libraries.rounds_products()
+        return device.language(self.config).gemms and device.enabled(self.config)
 
 
 def _problem(product: Product) -> Problem:
@@ -81,7 +84,7 @@ def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:
     """Whether Triton can express the epilogue."""
     product = candidate.product
     try:
-        gemm_kernel(Gemm(product.left, product.right, candidate.body, tile))
+        product_kernel(Gemm(product.left, product.right, candidate.body, tile))
     except UnsupportedKernel:
         return False
     return True

@@ -16,11 +16,10 @@ from flambeau_runtime import Artifact, CacheKey, default_store
 from flambeau_runtime.timing import time_apart
 
 from ..codegen.generate import generate
-from ..codegen.triton.templates.gemm import gemm_kernel
 from ..config import Config
 from ..devices import device_facts
 from ..ir.graph import Graph, TensorInput
-from ..ir.kernel import Gemm, GemmTile
+from ..ir.kernel import GemmTile, Store
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Extern
 from ..log import MEASURED, logger
@@ -36,16 +35,17 @@ _NOISE = 0.98
 def measured_tile(candidate: Candidate, tiles: Sequence[GemmTile], config: Config) -> GemmTile | None:
     """The fastest of ``tiles``; None for the library."""
     product, device = candidate.product, candidate.body.device
-    gemms = [Gemm(product.left, product.right, candidate.body, tile) for tile in tiles]
-    store, key = default_store(), _key(product.call, gemms, device)
+    nothing = Graph((), (), (), (), candidate.buffers)
+    own_ways = [candidate.steps(tile, nothing, set()) for tile in tiles]
+    store, key = default_store(), _key(product.call, [steps for steps, _ in own_ways], config, device)
     stored = store.get_json(key)
     if isinstance(stored, int) and -1 <= stored < len(tiles):
         return tiles[stored] if stored >= 0 else None
     followed: list[Step] = [product.call, *([candidate.epilogue] if candidate.epilogue is not None else [])]
     # The result stays where something else reads it: all ways store the same.
-    wanted = tuple(gemms[0].writes)
-    ways: list[Sequence[Step]] = [followed, *([gemm] for gemm in gemms)]
-    programs = [_program(steps, candidate.buffers, wanted, config) for steps in ways]
+    wanted = tuple(dict.fromkeys(s.buffer for s in candidate.body.statements if isinstance(s, Store)))
+    ways: list[tuple[Sequence[Step], Mapping[str, Buffer]]] = [(followed, {}), *own_ways]
+    programs = [_program(steps, {**candidate.buffers, **buffers}, wanted, config) for steps, buffers in ways]
     library, *own = time_apart(programs, device=device, store=store)
     best = min((n for n, seconds in enumerate(own) if seconds is not None), key=lambda n: own[n] or 0.0, default=-1)
     if best >= 0 and library is not None and (own[best] or 0.0) > _NOISE * library:
@@ -69,8 +69,9 @@ def _program(steps: Sequence[Step], buffers: Mapping[str, Buffer], wanted: tuple
     return build(graph, plan, sources.kernels, sources.libraries).artifact
 
 
-def _key(call: Extern, gemms: Sequence[Gemm], device: torch.device) -> CacheKey:
+def _key(call: Extern, ways: Sequence[Sequence[Step]], config: Config, device: torch.device) -> CacheKey:
     """What decides the answer: the kernels, whatever their names, the call in their place, the device, and whose library it is."""
-    parts = {f"tile {n}": repr(gemm_kernel(gemm).code) for n, gemm in enumerate(gemms)}
+    kernels = (generate(steps, config).kernels.values() for steps in ways)
+    parts = {f"tile {n}": repr([kernel.code for _, kernel in found]) for n, found in enumerate(kernels)}
     versions = f"{torch.__version__} {torch.version.cuda}"
     return CacheKey("tuning", {**parts, "call": str(call.op), "device": device_facts(device).name, "torch": versions})

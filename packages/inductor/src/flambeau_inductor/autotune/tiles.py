@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..codegen.triton.templates.gemm import ALIGNMENT, Side, left_side, resident, shared_bytes
+from ..codegen.triton.templates.gemv import FEWEST_ROWS, VECTOR, takes
 from ..codegen.triton.templates.windows import WindowSide
 from ..devices import H200, Facts
+from ..devices.facts import LAUNCH_SECONDS
 from ..ir.kernel import GemmTile, Window
 from ..ir.layout import Ref
+from ..schedule.split_terms import can_split
 
 #: Rows, columns and warps of the tiles, with the part of the library's arithmetic that a large product reaches in them. Measured on an H200
 #: (bfloat16, 8,192 x 8,192 x 8,192 and 4,096 x 11,008 x 4,096); columns of 256 do not fit the registers of two programs.
@@ -28,10 +31,24 @@ _SHAPES = (
     (64, 128, 4, 0.70),
     (64, 64, 4, 0.50),
     (32, 128, 4, 0.40),
+    (64, 32, 4, 0.30),
+    (32, 64, 4, 0.30),
+    (32, 32, 4, 0.20),
     (16, 128, 4, 0.22),
     (16, 64, 4, 0.20),
+    (16, 32, 4, 0.12),
+    (16, 16, 2, 0.06),
 )
 _STAGES = (4, 3, 2)
+#: Tiles of few columns or rows load more terms in a step, and more steps ahead: what is on its way hides how long memory takes to answer.
+_NARROW, _NARROW_STAGES = 64, (5, 4, 3, 2)
+#: What has to be on its way to a multiprocessor for memory to be busy: 4.3 TB/s over 132 of them, for about a microsecond.
+_ON_ITS_WAY = 32 << 10
+#: Columns of programs that multiply without units for matrices, by rows, and how many rows these may have: each costs as many instructions as the
+#: right operand's element costs time.
+_FEW_ROWS = {1: (8, 4, 16), 2: (8, 4), 4: (4, 8)}
+#: Into how many parts terms may be cut, and how many steps a part has at least.
+_PARTS, _LEAST_STEPS = (2, 4, 8, 16), 4
 #: Bytes of terms that one step loads of each row.
 _STEP_BYTES = 128
 #: The fewest that an instruction takes (of 16 bits), and those of a window whose taps have fewer: each of them is looked up by itself.
@@ -75,8 +92,9 @@ class Problem:
         return batch * (m * k + k * n + m * n) * self.dtype.itemsize
 
     def sides(self, tile: GemmTile) -> tuple[Side | WindowSide, Side]:
-        """Both operands in blocks."""
-        return left_side(self.left, tile), Side("right", self.right, 2, (tile.columns, tile.terms))
+        """Both operands in blocks, which the hardware fetches where it can."""
+        left = left_side(self.left, evolve(tile, fetched=True))
+        return left, Side("right", self.right, 2, (tile.columns, tile.terms))
 
     @property
     def is_aligned(self) -> bool:
@@ -87,25 +105,61 @@ class Problem:
         return all(side.is_fetched for side in sides) and not any(n * each % ALIGNMENT for n in (*lengths, self.step))
 
 
-def candidates(problem: Problem, device: Facts) -> list[GemmTile]:
-    """Tiles that fit the device, the one that takes least time by the model first."""
-    _, m, n, _ = problem.sizes
-    terms = _terms(problem)
-    found = []
-    for rows, columns, warps, _ in _SHAPES:
-        if (rows > 16 and rows >= 2 * m) or (columns > 64 and columns >= 2 * n):
-            continue
-        for stages in _STAGES:
-            tile = GemmTile(rows, columns, terms, warps, stages)
-            if shared_bytes(tile, problem.dtype) <= device.shared:
-                found.append(tile)
-                break
+def candidates(problem: Problem, device: Facts, *, exact: bool = False) -> list[GemmTile]:
+    """Tiles that fit the device, the one that takes least time by the model first. ``exact``: operands must not be rounded, as units for matrices do."""
+    found = _of_few_rows(problem)
+    if not exact:
+        whole = [tile for shape in _SHAPES if (tile := _in_shape(problem, shape[:3], device)) is not None]
+        found += whole + [part for tile in whole for part in _in_parts(problem, tile, device)]
     return sorted(found, key=lambda tile: seconds(problem, tile, device))
 
 
-def _terms(problem: Problem) -> int:
-    """Terms of a step: of a window those that are of one tap, where that are not too few."""
-    terms = max(_FEWEST_TERMS, min(_STEP_BYTES // problem.dtype.itemsize, 1 << (problem.sizes[3] - 1).bit_length()))
+def _in_shape(problem: Problem, shape: tuple[int, int, int], device: Facts) -> GemmTile | None:
+    """The tile of a shape with as many stages as fit; None where it would be idle in large part, or none fits."""
+    _, m, n, _ = problem.sizes
+    rows, columns, warps = shape
+    narrow = min(rows, columns) < _NARROW
+    if (rows > 16 and rows >= 2 * m) or (columns > 16 and columns >= 2 * n) or (narrow and min(m, n) > _NARROW):
+        return None
+    narrow = narrow and not isinstance(problem.left, Window)
+    terms = _terms(problem, _STEP_BYTES * (2 if narrow else 1))
+    for stages in _NARROW_STAGES if narrow else _STAGES:
+        tile = GemmTile(rows, columns, terms, warps, stages, fetched=not narrow)
+        if shared_bytes(tile, problem.dtype) <= device.shared:
+            return tile
+    return None
+
+
+def _in_parts(problem: Problem, tile: GemmTile, device: Facts) -> list[GemmTile]:
+    """The tile with terms in parts, where whole ones leave multiprocessors idle: in as many as give all work, and twice as many."""
+    batch, m, n, k = problem.sizes
+    tiles = batch * -(-m // tile.rows) * -(-n // tile.columns)
+    most = -(-device.multiprocessors // tiles)
+    possible = [
+        parts
+        for parts in _PARTS
+        if can_split(problem.left, parts) and k >= parts * _LEAST_STEPS * tile.terms and parts < 2 * most
+    ]
+    aligned = [parts for parts in possible if k // parts * problem.dtype.itemsize % ALIGNMENT == 0]
+    return [evolve(tile, parts=parts) for parts in (aligned or possible)[-2:]] if tiles < device.multiprocessors else []
+
+
+def _of_few_rows(problem: Problem) -> list[GemmTile]:
+    """Tiles of programs that have all rows and multiply without units for matrices."""
+    _, m, _, k = problem.sizes
+    rows = 1 << (m - 1).bit_length()
+    if rows not in _FEW_ROWS or not takes(problem.left, problem.right):
+        return []
+    # A row of terms that all threads of the program read together.
+    each = 32 * VECTOR // problem.dtype.itemsize
+    warps = max(1, min(4, k // each))
+    terms = min(each * warps, 1 << (k - 1).bit_length())
+    return [GemmTile(rows, columns, terms, warps, 1) for columns in _FEW_ROWS[rows]]
+
+
+def _terms(problem: Problem, row: int) -> int:
+    """Terms of a step that loads ``row`` bytes of each row: of a window those that are of one tap, where that are not too few."""
+    terms = max(_FEWEST_TERMS, min(row // problem.dtype.itemsize, 1 << (problem.sizes[3] - 1).bit_length()))
     if isinstance(problem.left, Window):
         of_one_tap = math.gcd(problem.left.channels, terms)
         return of_one_tap if of_one_tap >= _FEWEST_TERMS else min(terms, _TERMS_OF_SEVERAL_TAPS)
@@ -115,11 +169,20 @@ def _terms(problem: Problem) -> int:
 def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:
     """About how long the product takes in this tile."""
     batch, m, n, k = problem.sizes
-    tiles = batch * -(-m // tile.rows) * -(-n // tile.columns)
-    places = device.multiprocessors * resident(tile, problem.dtype, device)
-    rounds = -(-tiles // places)
-    reached = _reached(problem, tile) * _rate(problem.dtype, device) / places
-    return max(rounds * 2.0 * tile.rows * tile.columns * k / reached, problem.bytes / device.bandwidth)
+    tiles = batch * tile.parts * -(-m // tile.rows) * -(-n // tile.columns)
+    operands = (tile.columns + (tile.rows if tile.rows >= FEWEST_ROWS else 0)) * tile.terms * problem.dtype.itemsize
+    if tile.rows < FEWEST_ROWS:
+        # What one program has read is in its registers: about eight run at once.
+        places, computed = 8 * device.multiprocessors, 0.0
+    else:
+        places = device.multiprocessors * resident(tile, problem.dtype, device)
+        reached = _reached(problem, tile) * _rate(problem.dtype, device) / places
+        computed = -(-tiles // places) * 2.0 * tile.rows * tile.columns * (k / tile.parts) / reached
+    ahead = min(tiles, places) * operands * max(1, tile.num_stages - 1) / device.multiprocessors
+    # Sums of parts are written and read once more, by one more kernel.
+    moved = problem.bytes + (8 * tile.parts * m * n if tile.parts > 1 else 0)
+    memory = moved / (device.bandwidth * min(1.0, ahead / _ON_ITS_WAY))
+    return max(computed, memory) + (LAUNCH_SECONDS if tile.parts > 1 else 0.0)
 
 
 def library_seconds(problem: Problem, device: Facts) -> float:

@@ -189,13 +189,19 @@ class Gemm:
 
 @frozen
 class GemmTile:
-    """Rows and columns of results that a program computes at a time, terms that it loads at a time, warps, and stages of the pipeline."""
+    """Rows and columns of results that a program computes at a time, terms that it loads at a time, warps, and stages of the pipeline.
+
+    ``parts``: the terms are summed in that many parts by themselves, and the sums of the parts in order by the kernel that follows. ``fetched``: blocks
+    of operands are fetched by the hardware where memory lies so, which takes a while to begin.
+    """
 
     rows: int
     columns: int
     terms: int
     num_warps: int
     num_stages: int
+    parts: int = 1
+    fetched: bool = True
 
 
 @frozen

@@ -24,6 +24,7 @@ from ..ir.scalar import Scalar, constant, load, loads, op, reduced, transform
 from .nest import rename, values
 from .plan import Schedule, arguments, name_of, stacks_of
 from .products import Product, read_product
+from .split_terms import in_parts
 from .steps import Step, step_reads, step_writes
 
 
@@ -36,6 +37,13 @@ class Candidate:
     epilogue: KernelBody | None
     body: KernelBody
     buffers: Mapping[str, Buffer] = field(eq=False, repr=False)
+
+    def steps(self, tile: GemmTile, graph: Graph, names: set[str]) -> tuple[list[Step], Mapping[str, Buffer]]:
+        """The kernels that compute it in a tile, named beside ``names``, and the buffers between them."""
+        body = self.body
+        body = evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
+        gemm = Gemm(self.product.left, self.product.right, body, tile)
+        return ([gemm], {}) if tile.parts == 1 else in_parts(gemm, self.product.out, self.buffers, graph, names)
 
 
 class Choice(Protocol):
@@ -62,12 +70,13 @@ class _Former:
     choose: Choice
     names: set[str]
     steps: list[list[Step]] = field(init=False)
+    buffers: dict[str, Buffer] = field(init=False)
     readers: dict[str, list[int]] = field(factory=dict)
     #: Where each buffer is filled.
     filled: dict[str, int] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self.steps = [[step] for step in self.plan.steps]
+        self.steps, self.buffers = [[step] for step in self.plan.steps], dict(self.plan.buffers)
         for position, step in enumerate(self.plan.steps):
             for name in step_reads(step):
                 self.readers.setdefault(name, []).append(position)
@@ -79,7 +88,7 @@ class _Former:
             product = read_product(step)
             if product is not None and self.choose.considers(product):
                 self._try(product, position)
-        return evolve(self.plan, steps=tuple(step for steps in self.steps for step in steps))
+        return Schedule(tuple(step for steps in self.steps for step in steps), self.buffers)
 
     def _try(self, product: Product, position: int) -> None:
         user, at, candidate = self._candidate(product, position)
@@ -89,11 +98,11 @@ class _Former:
         self.steps[position].remove(product.call)
         if candidate.epilogue is not None:
             self.steps[user].remove(candidate.epilogue)
-        body = candidate.body
-        body = evolve(body, name=name_of(body.origins, self.names), stacks=stacks_of(body.origins, self.graph))
-        gemm = Gemm(product.left, product.right, body, tile)
-        self.steps[at].append(gemm)
-        self.filled |= dict.fromkeys(gemm.writes, at)
+        steps, buffers = candidate.steps(tile, self.graph, self.names)
+        self.buffers |= buffers
+        self.steps[at] += steps
+        for step in steps:
+            self.filled |= dict.fromkeys(step_writes(step), at)
 
     def _candidate(self, product: Product, position: int) -> tuple[int, int, Candidate]:
         """Where the product's epilogue is and where the product would be computed, and as what."""

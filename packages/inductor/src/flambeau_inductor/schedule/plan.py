@@ -58,7 +58,7 @@ def schedule(
             continue
         nest = _without_dead(group.nest, needed[group.number], buffers)
         if nest.statements:
-            steps.append(_body(by_rows(improve(nest)), buffers, graph, names))
+            steps.append(body_of(by_rows(improve(nest)), buffers, graph, names))
     return Schedule(tuple(steps), buffers)
 
 
@@ -105,7 +105,8 @@ def _without_dead(nest: Nest, needed: set[str], buffers: Mapping[str, Buffer]) -
     return nest if len(statements) == len(nest.statements) else evolve(nest, statements=statements, inner=inner)
 
 
-def _body(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[str]) -> KernelBody:
+def body_of(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[str]) -> KernelBody:
+    """A nest as a kernel with a name of its own, which is ``taken`` then."""
     names, scalars = arguments(nest.axes, nest.statements)
     return KernelBody(
         name_of(nest.origins, taken),

@@ -11,7 +11,7 @@ from ....ir import templates
 from ....ir.kernel import Gemm
 from ....ir.loops import Template
 from ...kernel import GeneratedKernel, with_shared_sources
-from . import attention, gemm
+from . import attention, gemm, gemv
 
 #: Kind -> who writes it under a given name.
 _WRITERS: dict[str, Callable[[Template, str], GeneratedKernel]] = {
@@ -28,7 +28,13 @@ def template_kernel(template: Template) -> GeneratedKernel:
 
 def generate_gemms(gemms: Sequence[Gemm]) -> list[GeneratedKernel]:
     """One kernel for each product, in order."""
-    return with_shared_sources(map(gemm.gemm_kernel, gemms))
+    return with_shared_sources(map(product_kernel, gemms))
+
+
+def product_kernel(product: Gemm) -> GeneratedKernel:
+    """The kernel of one product. Raises UnsupportedKernel where its epilogue holds what Triton cannot express."""
+    few = product.tile.rows < gemv.FEWEST_ROWS
+    return gemv.gemv_kernel(product) if few else gemm.gemm_kernel(product)
 
 
 def generate_templates(templates: Sequence[Template]) -> list[GeneratedKernel]:
@@ -36,4 +42,4 @@ def generate_templates(templates: Sequence[Template]) -> list[GeneratedKernel]:
     return with_shared_sources(map(template_kernel, templates))
 
 
-__all__ = ["generate_gemms", "generate_templates", "template_kernel"]
+__all__ = ["generate_gemms", "generate_templates", "product_kernel", "template_kernel"]

@@ -15,14 +15,13 @@ from attrs import frozen
 
 from flambeau_runtime.triton_kernels import ALIGNED, WAIT
 
-from .... import expr as ex
 from ....devices import Facts, device_facts
 from ....ir.kernel import Gemm, GemmTile, Window
 from ....ir.layout import Ref
 from ...cpp.canonical import canonical
 from ...kernel import GeneratedKernel
-from ..function import PROGRAM, Function, positions
-from ..types import signature_text
+from ..function import PROGRAM
+from .assemble import indented, kernel_of
 from .points import Points
 from .windows import WindowSide
 
@@ -38,12 +37,13 @@ _REGISTERS = 255
 
 @frozen
 class Side:
-    """An operand: ``outer`` is its dimension of results, of ``size``; ``terms`` the one that is summed over."""
+    """An operand: ``outer`` is its dimension of results, of ``size``; ``terms`` the one that is summed over. ``may_fetch``: by the tile."""
 
     name: str
     ref: Ref
     outer: int
     block: tuple[int, int]
+    may_fetch: bool = True
 
     @property
     def steps(self) -> tuple[int, int, int]:
@@ -65,6 +65,8 @@ class Side:
     @property
     def is_fetched(self) -> bool:
         """Whether the hardware fetches its blocks, given a pointer that is a multiple of 16 bytes."""
+        if not self.may_fetch:
+            return False
         itemsize = self.ref.dtype.itemsize
         batch, results, terms = self.steps
         others = [results if self.by_terms else terms, *([batch] if self.sizes[0] > 1 else [])]
@@ -77,7 +79,7 @@ class Side:
 def left_side(left: Ref | Window, tile: GemmTile) -> Side | WindowSide:
     """The left operand in blocks of a tile: a matrix, or what a convolution sees of an image."""
     block = (tile.rows, tile.terms)
-    return WindowSide("left", left, block) if isinstance(left, Window) else Side("left", left, 1, block)
+    return WindowSide("left", left, block) if isinstance(left, Window) else Side("left", left, 1, block, tile.fetched)
 
 
 def gemm_kernel(gemm: Gemm) -> GeneratedKernel:
@@ -97,7 +99,7 @@ class _Writer:
         columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
         self.points = Points(body, uneven, (("y", tile.rows), ("x", columns)))
         self.left = left_side(gemm.left, tile)
-        self.right = Side("right", gemm.right, 2, (tile.columns, tile.terms))
+        self.right = Side("right", gemm.right, 2, (tile.columns, tile.terms), tile.fetched)
         self.row_tiles, self.column_tiles = -(-m // tile.rows), -(-n // tile.columns)
         self.tiles = batch * self.row_tiles * self.column_tiles
         facts = device_facts(gemm.device)
@@ -105,8 +107,6 @@ class _Writer:
         if isinstance(self.left, WindowSide):
             # One tile each: as many run at once as their registers allow, which is more than can be told before.
             self.programs = self.tiles
-        ops = "_".join(gemm.name.removeprefix("fused_").split("_"))
-        self.name = f"triton_gemm_{ops}"
 
     # -- text ------------------------------------------------------------------------------------------------------------
 
@@ -125,8 +125,8 @@ class _Writer:
         steps = ["term = step * KBLOCK", *(line for side in sides for line in self._load(side))]
         precision = ", input_precision='tf32'" if self.gemm.left.dtype is torch.float32 else ""
         steps.append(f"sums = tl.dot(left_block, right_block, sums{precision})")
-        inner += [*_indented(steps), *self._finish(epilogue)]
-        return [*lines, *_indented(inner)]
+        inner += [*indented(steps), *self._finish(epilogue)]
+        return [*lines, *indented(inner)]
 
     def _order(self) -> list[str]:
         """Where the program's next tile lies: groups of rows, within them down the rows first."""
@@ -172,7 +172,7 @@ class _Writer:
             text += f".reshape({sides[0]}, {sides[1]})"
         if side.by_terms is not (side is self.left):
             text += ".T"
-        return [f"if {ALIGNED}:", f"    {side.name}_block = {text}", "else:", *_indented(by_address)]
+        return [f"if {ALIGNED}:", f"    {side.name}_block = {text}", "else:", *indented(by_address)]
 
     def _by_address(self, side: Side) -> list[str]:
         """The same element by element: results beyond the end are the last ones again, terms beyond it are zero."""
@@ -213,51 +213,11 @@ class _Writer:
             text("second", "column + XBLOCK // 2", "XBLOCK // 2"),
         ]
 
-    # -- the whole -------------------------------------------------------------------------------------------------------
-
     def kernel(self) -> GeneratedKernel:
         """The function of the epilogue, and the one that is launched."""
-        gemm, points, tile = self.gemm, self.points, self.tile
-        dtypes = {"left": gemm.left.dtype, "right": gemm.right.dtype}
-        dtypes |= {pointer: points.dtypes[name] for name, pointer in points.pointers.items()}
-        blocks = {"YBLOCK": tile.rows, "XBLOCK": tile.columns, "KBLOCK": tile.terms}
-        constants = {**blocks, ALIGNED: True}
-        parameters = (*dtypes, *(f"{name}: tl.constexpr" for name in constants))
-        epilogue = f"{self.name}_points"
-        main = Function(parameters, tuple(self._lines(epilogue)), positions(gemm.stacks))
-        compiled = {
-            "signature": {name: "*" + signature_text(dtype) for name, dtype in dtypes.items()},
-            "constexprs": constants,
-            "divisible": list(dtypes),
-            "num_warps": tile.num_warps,
-            "num_stages": tile.num_stages,
-            "asserts": points.asserts,
-            "helpers": sorted(points.helpers),
-        }
-        batch, m, n, k = self.sizes
-        operands = batch * (m + n) * k * gemm.left.dtype.itemsize
-        others = sum(
-            int(b.layout.numel) * b.layout.dtype.itemsize for b in points.body.buffers if b.layout.numel.is_int
-        )
-        return GeneratedKernel(
-            name=self.name,
-            source=f"{points.function.text(epilogue)}\n\n{main.text(self.name)}",
-            buffers=(gemm.left.buffer, gemm.right.buffer, *(self.buffers[name] for name in points.pointers)),
-            dtypes=tuple(dtypes.values()),
-            scalars=(),
-            scalar_kinds="",
-            extent=ex.Int(self.programs),
-            grain=1,
-            checks=("index out of range",) if points.asserts else (),
-            meta={
-                **compiled,
-                "bytes": operands + others,
-                "flops": 2 * batch * m * n * k,
-                "origins": list(gemm.origins),
-            },
-            kernels=(points.kernel,),
-            code=(points.function, parameters, tuple(self._lines("points")), repr(compiled)),
-        )
+        tile = self.tile
+        constants = {"YBLOCK": tile.rows, "XBLOCK": tile.columns, "KBLOCK": tile.terms, ALIGNED: True}
+        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, self.programs)
 
 
 def shared_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
@@ -271,7 +231,3 @@ def resident(tile: GemmTile, dtype: torch.dtype, device: Facts) -> int:
     """How many programs a multiprocessor runs at once."""
     threads = 32 * tile.num_warps
     return max(1, min(device.shared // shared_bytes(tile, dtype), device.registers // (threads * _REGISTERS)))
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return ["    " + line for line in lines]

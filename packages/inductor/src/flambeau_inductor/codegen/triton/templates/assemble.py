@@ -1,0 +1,81 @@
+"""The launched function of a product and the function of its epilogue, as one kernel.
+
+In: a ``Gemm``, its epilogue (``points.py``), the lines of the function that is launched. Out: a ``GeneratedKernel``. What differs between ways to compute a
+product is in those lines alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from .... import expr as ex
+from ....ir.kernel import Gemm
+from ...kernel import GeneratedKernel
+from ..function import Function, positions
+from ..types import signature_text
+from .points import Points
+
+
+def kernel_of(
+    gemm: Gemm,
+    points: Points,
+    buffers: Mapping[str, str],
+    lines: Callable[[str], list[str]],
+    constants: Mapping[str, Any],
+    programs: int,
+) -> GeneratedKernel:
+    """``lines`` are given the name of the epilogue's function; ``buffers`` maps its buffers to those of the schedule; ``constants`` are constexprs."""
+    name = f"triton_gemm_{gemm.name.removeprefix('fused_')}"
+    dtypes = {"left": gemm.left.dtype, "right": gemm.right.dtype}
+    dtypes |= {pointer: points.dtypes[buffer] for buffer, pointer in points.pointers.items()}
+    parameters = (*dtypes, *(f"{constant}: tl.constexpr" for constant in constants))
+    epilogue = f"{name}_points"
+    main = Function(parameters, tuple(lines(epilogue)), positions(gemm.stacks))
+    compiled = {
+        "signature": {parameter: "*" + signature_text(dtype) for parameter, dtype in dtypes.items()},
+        "constexprs": dict(constants),
+        "divisible": list(dtypes),
+        "num_warps": gemm.tile.num_warps,
+        "num_stages": gemm.tile.num_stages,
+        "asserts": points.asserts,
+        "helpers": sorted(points.helpers),
+    }
+    batch, m, k = (int(size) for size in gemm.left.sizes)
+    n = int(gemm.right.sizes[2])
+    return GeneratedKernel(
+        name=name,
+        source=f"{points.function.text(epilogue)}\n\n{main.text(name)}",
+        buffers=(gemm.left.buffer, gemm.right.buffer, *(buffers[buffer] for buffer in points.pointers)),
+        dtypes=tuple(dtypes.values()),
+        scalars=(),
+        scalar_kinds="",
+        extent=ex.Int(programs),
+        grain=1,
+        checks=("index out of range",) if points.asserts else (),
+        meta={
+            **compiled,
+            "bytes": _bytes(batch * m * k, gemm.left.dtype) + _bytes(batch * k * n, gemm.right.dtype) + _moved(points),
+            "flops": 2 * batch * m * n * k,
+            "origins": list(gemm.origins),
+        },
+        kernels=(points.kernel,),
+        code=(points.function, parameters, tuple(lines("points")), repr(compiled)),
+    )
+
+
+def _bytes(count: int, dtype: torch.dtype) -> int:
+    return count * dtype.itemsize
+
+
+def _moved(points: Points) -> int:
+    """The bytes of what the epilogue reads and fills."""
+    layouts = (buffer.layout for buffer in points.body.buffers)
+    return sum(_bytes(int(layout.numel), layout.dtype) for layout in layouts if layout.numel.is_int)
+
+
+def indented(lines: list[str]) -> list[str]:
+    """One level deeper."""
+    return ["    " + line for line in lines]
