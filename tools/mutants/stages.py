@@ -157,7 +157,7 @@ STAGES = (
         (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule", f"{_I}/lowering"),
     ),
     Stage(
-        "schedule", _below(_INDUCTOR, "schedule/fuse.py", "schedule/gemms.py", "schedule/merge.py", "schedule/nest.py", "schedule/loops.py", "schedule/plan.py",
+        "schedule", _below(_INDUCTOR, "ir/kernel.py", "schedule/fuse.py", "schedule/gemms.py", "schedule/merge.py", "schedule/nest.py", "schedule/loops.py", "schedule/plan.py",
                            "schedule/products.py", "schedule/split_terms.py", "schedule/steps.py", "program/memory.py", "program/build.py", "program/registers.py", "passes/*.py"), 18,
         (f"{_I}/schedule", f"{_I}/program", f"{_I}/passes", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
