@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
 from ..class_names import name_of
 from ..graph import shapes
-from ..sources.source import Computed, Source
+from ..library import weakref
+from ..sources.source import Computed, Source, identity_key
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.symbolic import Formula, SymbolicValue, same_number
@@ -56,13 +59,29 @@ def combined(function: Callable[..., Any], values: Sequence[Value]) -> Formula |
     return Formula(first.base, _composed(function, tuple(parts)), result, f"{name_of(function)}({text})")
 
 
-def _composed(function: Callable[..., Any], parts: tuple[Formula | Any, ...]) -> Callable[[Any], Any]:
-    functions = [part.function if isinstance(part, Formula) else None for part in parts]
+@frozen(eq=False, weakref_slot=True)
+class _Composed:
+    """`function` of parts: of what a step computes from one number, where there is one, else of a constant."""
 
-    def compute(base: Any) -> Any:
-        return function(*(part if step is None else step(base) for step, part in zip(functions, parts, strict=True)))
+    function: Callable[..., Any]
+    steps: tuple[Callable[[Any], Any] | None, ...]
+    constants: tuple[Any, ...]
 
-    return compute
+    def __call__(self, base: Any) -> Any:
+        given = [part if step is None else step(base) for step, part in zip(self.steps, self.constants)]
+        return self.function(*given)
+
+
+#: What is computed alike is one function and has one source: a guard on it is checked once, however often a program asks (`weight_decay != 0`
+#: for each parameter of an optimizer).
+_composed_before: weakref.WeakValueDictionary[tuple[Any, ...], _Composed] = weakref.WeakValueDictionary()
+
+
+def _composed(function: Callable[..., Any], parts: tuple[Formula | Any, ...]) -> _Composed:
+    steps = tuple(part.function if isinstance(part, Formula) else None for part in parts)
+    constants = tuple(None if isinstance(part, Formula) else part for part in parts)
+    made = _Composed(function, steps, constants)
+    return _composed_before.setdefault((id(function), tuple(map(id, steps)), identity_key(constants)), made)
 
 
 def computed(t: Tracer, function: Callable[..., Any], values: Sequence[Value]) -> Value | None:

@@ -34,12 +34,12 @@ class SourceError(LookupError):
     """A source could not be resolved: the object it names is not there (any more)."""
 
 
-def _key_of(value: Any) -> Any:
+def identity_key(value: Any) -> Any:
     """A hashable stand-in for a field: 1, True and 1.0 stay apart, and so do 0.0 and -0.0; odd objects go by identity."""
     if isinstance(value, Source):
         return id(value)
     if type(value) is tuple:
-        return (tuple, tuple(_key_of(item) for item in value))
+        return (tuple, tuple(identity_key(item) for item in value))
     if type(value) in (float, complex):
         return (type(value), repr(value))
     if type(value) in (int, bool, str, bytes, type(None), frozenset):
@@ -54,7 +54,7 @@ class _HashConsed(type):
         if kwargs or len(args) != len(_field_names(cls)):
             made = type.__call__(cls, *args, **kwargs)
             args = tuple(getattr(made, name) for name in _field_names(cls))
-        key = (cls, *map(_key_of, args))
+        key = (cls, *map(identity_key, args))
         found = _interned.get(key)
         if found is None:
             if made is None:
