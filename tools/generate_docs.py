@@ -48,11 +48,8 @@ def options_page() -> str:
     from flambeau.options import OPTIONS, list_mode_options
 
     lines = [GENERATED, "# Options, modes and logs\n", "## Options\n"]
-    lines += ["| option | default | meaning | effect |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| `{s.name}` | `{s.default!r}` | {_cell(s.help)} | {'accepted, none yet' if s.planned else 'yes'} |"
-        for s in OPTIONS.values()
-    ]
+    lines += ["| option | default | meaning |", "| --- | --- | --- |"]
+    lines += [f"| `{s.name}` | `{s.default!r}` | {_cell(s.help)} |" for s in OPTIONS.values()]
     lines += ["\n## Modes\n", "| mode | sets |", "| --- | --- |"]
     lines += [
         f"| `{mode}` | {_cell(str(values)) if values else 'nothing'} |" for mode, values in list_mode_options().items()
@@ -77,14 +74,6 @@ def existing_names() -> dict[str, set[str]]:
     }
 
 
-def _status(name: str, existing: set[str]) -> str:
-    from flambeau.options import OPTIONS
-
-    if name not in existing:
-        return "not yet"
-    return "accepted, no effect yet" if name in OPTIONS and OPTIONS[name].planned else "yes"
-
-
 def surface_page() -> str:
     """The mirrored surface with a column that says what exists."""
     table: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "tools" / "surface.toml").read_text())
@@ -94,7 +83,9 @@ def surface_page() -> str:
     for section, names in table.items():
         lines += [f"\n## {section}\n", "| name | tier | meaning | here |", "| --- | --- | --- | --- |"]
         for name, (tier, meaning) in names.items():
-            lines.append(f"| `{name}` | {tier} | {_cell(meaning)} | {_status(name, existing[section])} |")
+            lines.append(
+                f"| `{name}` | {tier} | {_cell(meaning)} | {'yes' if name in existing[section] else 'not yet'} |"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -242,8 +242,13 @@ STAGES = (
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "function", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
             "philox", "pieces", "places", "print", "reduction", "statements", "texts", "templates/__init__", "templates/attention",
-             "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/points", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/choice.py", "autotune/measure.py"), 20,
+             "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/points", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/measure.py"), 20,
         ("tests/robustness/test_tables.py", f"{_I}/codegen/triton", f"{_I}/autotune"),
+    ),
+    Stage(
+        "tuning", _below(_INDUCTOR, "codegen/tunable.py", "codegen/triton/candidates.py", *(f"autotune/{name}.py" for name in (
+            "choice", "descent", "kernels", "products", "progress", "questions", "whole"))), 12,
+        (f"{_I}/autotune",),
     ),
     Stage(
         "kernel_ir", _below(_INDUCTOR, *(f"kernel_ir/{name}.py" for name in ("pipelining", "rules", "statements", "substitute", "values", "verify"))), 12,

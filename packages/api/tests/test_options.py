@@ -88,11 +88,6 @@ def test_extremes_are_accepted() -> None:
     assert resolve(None, defaults).cache_key() == Options().cache_key()
 
 
-def test_options_without_effect_are_marked() -> None:
-    """Those that need a GPU to measure on are still to come, and `options.md` says so."""
-    assert {spec.name for spec in OPTIONS.values() if spec.planned} == {"coordinate_descent_tuning"}
-
-
 def test_mode_and_options_exclude_each_other() -> None:
     """The hint shows what the mode would have set."""
     with pytest.raises(InvalidOption, match=r"triton\.cudagraphs"):

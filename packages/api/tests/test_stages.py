@@ -127,11 +127,14 @@ def test_options_reach_the_stage_that_they_are_for(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("options", "measures"),
-    [({}, False), ({"max_autotune": True}, True), ({"max_autotune": True, "deterministic": True}, False)],
+    "name", ["max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning"]
 )
-def test_measurement_is_asked_for_and_can_be_forbidden(options: dict[str, bool], measures: bool) -> None:
-    assert resolve_stages(Options(options)).inductor.max_autotune is measures
+def test_measurement_is_asked_for_and_can_be_forbidden(name: str) -> None:
+    asked = resolve_stages(Options({name: True})).inductor
+    assert getattr(asked, name) is True and asked.stored_choices
+    assert getattr(resolve_stages(Options()).inductor, name) is False
+    forbidden = resolve_stages(Options({name: True, "deterministic": True})).inductor
+    assert getattr(forbidden, name) is False and not forbidden.stored_choices
 
 
 def test_every_option_that_decides_results_decides_the_key() -> None:

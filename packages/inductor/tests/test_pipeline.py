@@ -44,7 +44,19 @@ def test_context_collects_seconds_and_reasons():
     assert any("mm" in reason for reason in context.library_calls)
 
 
-STAGES = {"passes", "lowering", "splitting", "fusion", "products", "memory", "combining", "text", "program"}
+STAGES = {
+    "passes",
+    "lowering",
+    "splitting",
+    "fusion",
+    "measuring",
+    "products",
+    "memory",
+    "combining",
+    "launches",
+    "text",
+    "program",
+}
 
 
 def test_dump_writes_the_loops(tmp_path):

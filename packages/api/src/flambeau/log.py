@@ -46,6 +46,7 @@ ARTIFACTS: Mapping[str, str] = {
     "fallbacks": "operations that became library calls, with the reason",
     "output_code": "the program and the kernels of each artifact",
     "kernel_code": "the source of each generated kernel",
+    "autotuning": "what was measured for each product, kernel and program, and what was chosen",
     "caching": "cache hits, misses and the reason of each miss",
     "cudagraphs": "what is recorded as a CUDA graph and what is not, with the reason",
     "repeats": "calls of modules and regions that are alike and were compiled once",

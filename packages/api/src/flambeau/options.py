@@ -13,7 +13,6 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from .errors import InvalidOption, NotHereYet, UnknownName
-from .log import logger
 from .torch_names import OPTIONS as NOT_YET
 
 
@@ -29,7 +28,6 @@ class OptionSpec:
         cached: whether the value is part of the compilation cache's key.
         choices: the accepted values, if they are few.
         accepts: a further condition on values of the right type, and the words for it.
-        planned: accepted for programs written for torch.compile, and without effect so far.
     """
 
     name: str
@@ -39,7 +37,6 @@ class OptionSpec:
     cached: bool = True
     choices: tuple[Any, ...] | None = None
     accepts: tuple[Callable[[Any], bool], str] | None = None
-    planned: bool = False
 
 
 def _spec(name: str, default: Any, help: str, *, types: tuple[type, ...] | None = None, **more: Any) -> OptionSpec:
@@ -59,9 +56,16 @@ _SPECS = (
     _spec(
         "max_autotune",
         False,
-        "measure on the GPU which kernel computes a matrix product fastest, the library's included",
+        "measure on the GPU which kernel computes a matrix product fastest, the library's included, and in which blocks "
+        "kernels run fastest; kept on disk, where the default finds it too, and dropped where the whole program does not gain",
     ),
-    _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement", planned=True, cached=False),
+    _spec("max_autotune_gemm", False, "max_autotune for matrix products alone"),
+    _spec("max_autotune_pointwise", False, "max_autotune for kernels over points and reductions alone"),
+    _spec(
+        "coordinate_descent_tuning",
+        False,
+        "with max_autotune: look around the fastest kernel for a faster one, one knob at a time, for half a minute at most",
+    ),
     _spec("epilogue_fusion", True, "let the library's product of matrices do the activation after it (CUDA)"),
     _spec(
         "max_fusion_size", 64, "loops, each with a result of its own, fused into one kernel at most", accepts=_POSITIVE
@@ -80,7 +84,7 @@ _SPECS = (
     _spec(
         "deterministic",
         False,
-        "measure nothing: the same program is made each time, also with max_autotune "
+        "measure nothing and use nothing that was measured: the same program is made each time, also with max_autotune "
         "(for colliding writes on a GPU see torch.use_deterministic_algorithms)",
     ),
     _spec("fx_graph_cache", True, "keep compiled graphs on disk", cached=False),
@@ -187,8 +191,6 @@ def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidOption(f"option {name!r} is {spec.accepts[1]}, not {value!r}", hint=spec.help)
         if spec.choices is not None and value not in spec.choices:
             raise UnknownName(f"value of option {name!r}", value, map(str, spec.choices))
-        if spec.planned and value != spec.default:
-            logger.info("option_without_effect", artifact="perf_hints", option=name, value=value)
         result[name] = value
     return result
 

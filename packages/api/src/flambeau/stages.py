@@ -27,8 +27,14 @@ _OF_INDUCTOR: Mapping[str, str] = {
     "size_asserts": "size_asserts",
     "spend_memory": "spend_memory",
     "cpu_backend": "cpu_backend",
+    "max_autotune": "max_autotune",
+    "max_autotune_gemm": "max_autotune_gemm",
+    "max_autotune_pointwise": "max_autotune_pointwise",
+    "coordinate_descent_tuning": "coordinate_descent_tuning",
 }
 """Option -> inductor's field. An option that was not given leaves the field to its variable and default."""
+
+_MEASURING = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning")
 
 
 @frozen
@@ -65,8 +71,8 @@ def resolve_stages(options: Options, settings: Settings | None = None) -> Stages
     settings = settings or current()
     given = options.values
     inductor = {field: given[name] for name, field in _OF_INDUCTOR.items() if name in given}
-    if given.get("max_autotune"):
-        inductor["max_autotune"] = not given.get("deterministic", False)
+    if given.get("deterministic"):
+        inductor |= dict.fromkeys((*_MEASURING, "stored_choices"), False)
     if given.get("fallback_by_default"):
         inductor |= {"cpp_kernels": False, "triton_kernels": False}
     autograd: dict[str, Any] = {}

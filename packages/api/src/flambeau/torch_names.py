@@ -98,8 +98,8 @@ inplace_padding inter_node_bw intra_node_bw is_nightly_or_source is_predispatch 
 joint_graph_constant_folding keep_addmm_fused_for_half_dtypes keep_output_stride keep_static_cubin_raw kernel_name_max_ops
 layout_opt_default layout_optimization log_tlparse lookup_table.check_src_hash lookup_table.table loop_index_inversion_in_fusion
 loop_ordering_after_fusion loop_reindexing_after_fusion max_autotune_allow_flexible_layouts max_autotune_conv_backends
-max_autotune_conv_bwd_input_backends max_autotune_conv_bwd_weight_backends max_autotune_flex_search_space max_autotune_gemm
-max_autotune_gemm_backends max_autotune_gemm_search_space max_autotune_pointwise max_autotune_prune_choices_based_on_shared_mem
+max_autotune_conv_bwd_input_backends max_autotune_conv_bwd_weight_backends max_autotune_flex_search_space
+max_autotune_gemm_backends max_autotune_gemm_search_space max_autotune_prune_choices_based_on_shared_mem
 max_autotune_report_choices_stats max_autotune_subproc_graceful_timeout_seconds max_autotune_subproc_result_timeout_seconds
 max_autotune_subproc_terminate_timeout_seconds max_complex_pointwise_cat_inputs max_epilogue_benchmarked_choices
 max_fusion_buffer_group_pairwise_attempts max_fusion_unique_io_buffers max_pointwise_cat_inputs
@@ -257,7 +257,6 @@ LOGS = frozenset(
         "loop_tiling",
         "compute_dependencies",
         "cudagraph_static_inputs",
-        "autotuning",
         "benchmarking",
         "incremental",
         "inductor_metrics",

@@ -83,7 +83,19 @@ class Config:
         "who computes matrix products and convolutions on a GPU: 'library', 'generated' kernels, or 'auto': generated ones where they are expected to be far faster",
         choices=("auto", "generated", "library"),
     )
-    max_autotune: bool = _option(False, "measure on the GPU which kernel computes a product or convolution fastest")
+    max_autotune: bool = _option(
+        False,
+        "measure on the GPU which kernel computes a product or convolution fastest, and in which blocks kernels run fastest",
+    )
+    max_autotune_gemm: bool = _option(False, "max_autotune for products and convolutions alone")
+    max_autotune_pointwise: bool = _option(False, "max_autotune for kernels over points and reductions alone")
+    coordinate_descent_tuning: bool = _option(
+        False,
+        "look around the fastest kernel that was measured for a faster one: one knob at a time, as far as a budget goes",
+    )
+    stored_choices: bool = _option(
+        True, "use what was measured before on such a device, also where nothing is measured"
+    )
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")
     cpu_backend: str = _option(

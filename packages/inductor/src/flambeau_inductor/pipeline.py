@@ -9,9 +9,11 @@ passes      the graph with fewer, better operations                         ``pa
 lowering    loops and library calls: the loop IR (``ir/graph.py``)          ``lowering/run.py``
 splitting   large reductions as two, so that all cores have work            ``schedule/split.py``
 fusion      a schedule: kernels of several loops, in running order          ``schedule/plan.py``
+measuring   which of the measured choices of the next stages count          ``autotune/whole.py``
 products    matrix products as kernels that do what follows them            ``schedule/gemms.py``, ``autotune/``
 memory      results that are written over what dies there                   ``program/memory.py``
 combining   small kernels that are launched as one                          ``schedule/combine.py``
+launches    blocks and warps of kernels, where those were measured          ``autotune/kernels.py``
 text        kernels in C++ and Triton, the latter from the kernel IR        ``codegen/generate.py``, ``kernel_ir/``
 program     allocations, launches and calls as an artifact                  ``program/build.py``
 ==========  ==============================================================  ===========================================
@@ -26,11 +28,14 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from attrs import evolve
 from torch import fx
 
 from flambeau_runtime import Artifact
 
 from .autotune.choice import ChooseGemm
+from .autotune.kernels import ChooseLaunches
+from .autotune.whole import Way, choose_way
 from .codegen.generate import generate
 from .codegen.triton import UnsupportedKernel
 from .config import Config
@@ -51,7 +56,7 @@ from .schedule import Schedule, schedule
 from .schedule.combine import combine
 from .schedule.gemms import form_gemms
 from .schedule.split import split_reductions
-from .schedule.text import schedule_text
+from .schedule.text import launches_text, schedule_text
 
 
 def rewrite_joint(
@@ -134,8 +139,23 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
             for part in parts
         ]
         stage.show(partial(_plans_text, plans))
-    with context.stage("products") as stage:
+    finish = partial(_finish, graph, parts, plans, names)
+    quiet = CompileContext(evolve(config, dump="", verify=False))
+    with context.stage("measuring") as stage:
         choose = ChooseGemm(config)
+        choose.prepare(plans, parts)
+        way = choose_way(graph, plans, config, lambda way: finish(way, quiet).artifact)
+        stage.show(partial(str, way))
+    return finish(way, context)
+
+
+def _finish(
+    graph: Graph, parts: Sequence[Graph], plans: Sequence[Schedule], names: set[str], way: Way, context: CompileContext
+) -> BuiltProgram:
+    """The stages after fusion, with the choices of ``way``."""
+    config, names = context.config, set(names)
+    with context.stage("products") as stage:
+        choose = ChooseGemm(config, way.products)
         plans = [form_gemms(plan, part, choose, names) for part, plan in zip(parts, plans, strict=True)]
         stage.show(partial(_plans_text, plans))
     with context.stage("memory") as stage:
@@ -146,6 +166,9 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
         if config.fuse:
             plans = [combine(plan, config) for plan in plans]
         stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
+    with context.stage("launches") as stage:
+        plans = ChooseLaunches(config, way.launches).apply(plans)
+        stage.show(partial(launches_text, plans))
     with context.stage("text") as stage:
         sources = generate(chain.from_iterable(plan.steps for plan in plans), config)
         if config.verify:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import measuring
 import pytest
 import torch
 import torch.nn.functional as F
-from attrs import evolve
 from tracing import convolved_on_cuda, traced_on_cuda
 
-from flambeau_inductor.autotune import choice, measure
-from flambeau_inductor.autotune.choice import ChooseGemm
-from flambeau_inductor.config import Config
-from flambeau_inductor.devices import device_of
+from flambeau_inductor.autotune import choice, questions
 from flambeau_inductor.pipeline import compile_graph
-from flambeau_runtime import Store
 
 
 def meta(*sizes, dtype=torch.bfloat16):
@@ -64,40 +60,40 @@ def test_an_epilogue_that_triton_cannot_express(monkeypatch):
 
 
 @pytest.fixture
-def measured(monkeypatch):
-    """Programs that were timed; what the clock says is set by the test."""
-    asked: list[int] = []
-    times: list[float | None] = []
+def clock(monkeypatch):
+    return measuring.install(monkeypatch)
 
-    def time_apart(programs, *, device, store):
-        asked.append(len(programs))
-        return (times + [1.0] * len(programs))[: len(programs)]
 
-    store = Store(None)
-    monkeypatch.setattr(measure, "time_apart", time_apart)
-    monkeypatch.setattr(measure, "default_store", lambda: store)
-    monkeypatch.setattr(ChooseGemm, "_may_measure", lambda self, product: self.config.max_autotune)
-    return asked, times
+def in_order(*times):
+    """What ways of a product take by their place in a group, 1.0 for the rest; programs that are tuned, which come in pairs, take half as long."""
+
+    def seconds(artifact, place, size):
+        if size == 2:
+            return 1.0 if place == 0 else 0.5
+        return times[place] if place < len(times) else 1.0
+
+    return seconds
 
 
 @pytest.mark.parametrize(
-    ("times", "count"), [([1.0, 0.5], 1), ([1.0, 0.99], 0), ([1.0, None, 0.5], 1), ([1.0, None], 0), ([0.5], 0)]
+    ("times", "count"), [([1.0, 0.5], 1), ([1.0, 0.99], 0), ([1.0, None, 0.5], 1), ([1.0, None], 0), ([None, 0.5], 0)]
 )
-def test_measurement_decides(times, count, measured):
-    asked, clock = measured
-    clock[:] = times
-    assert gemms(EVEN, max_autotune=True) == count
-    assert asked and asked[0] > 1
+def test_measurement_decides(times, count, clock):
+    clock.seconds = in_order(*times)
+    assert gemms(EVEN, max_autotune_gemm=True) == count
+    assert clock.sizes[0] > 1
 
 
-def test_what_was_measured_is_not_measured_again(measured):
-    asked, clock = measured
-    clock[:] = [1.0, 0.5]
-    assert [gemms(EVEN, max_autotune=True) for _ in range(2)] == [1, 1]
-    assert len(asked) == 1
-    # Another epilogue is another kernel.
-    assert gemms(EVEN, lambda x, w: (x @ w.t()).relu(), max_autotune=True) == 1
-    assert len(asked) == 2
+def test_what_was_measured_is_not_measured_again(clock):
+    clock.seconds = in_order(1.0, 0.5)
+    assert [gemms(EVEN, max_autotune_gemm=True) for _ in range(2)] == [1, 1]
+    timed = len(clock.groups)
+    # Nor for sizes of the same bucket; another epilogue is another kernel.
+    near = (meta(4000, 768), meta(4096, 768))
+    assert gemms(near, max_autotune_gemm=True) == 1
+    assert [len(group) for group in clock.groups[timed:]] == [2]
+    assert gemms(EVEN, lambda x, w: (x @ w.t()).relu(), max_autotune_gemm=True) == 1
+    assert max(clock.sizes[timed + 1 :]) > 2
 
 
 def convolutions(dtype=torch.bfloat16, **options):
@@ -114,11 +110,12 @@ def test_convolutions_stay_with_the_library_unless_asked_for():
 
 
 @pytest.mark.parametrize(("times", "count"), [([1.0, 0.5], 1), ([1.0, 0.99], 0), ([1.0, None], 0)])
-def test_convolutions_are_measured(times, count, measured):
-    asked, clock = measured
-    clock[:] = times
-    assert convolutions(max_autotune=True) == count
-    assert asked and asked[0] > 1
+def test_convolutions_are_measured(times, count, clock):
+    clock.seconds = in_order(*times)
+    assert convolutions(max_autotune_gemm=True) == count
+    assert clock.sizes[0] > 1
+    # The default finds the answer, too.
+    assert convolutions() == count
 
 
 @pytest.mark.parametrize(("value", "count"), [("tf32", 1), ("ieee", 0)])
@@ -127,14 +124,57 @@ def test_float32_convolutions_only_where_they_may_round(value, count, precision)
     assert convolutions(torch.float32, gemm="generated") == count
 
 
-def test_nothing_is_measured_where_algorithms_are_to_be_deterministic(monkeypatch):
-    monkeypatch.setattr(choice, "device_of", lambda place: evolve(device_of(place), can_measure=lambda: True))
-    product = type("Product", (), {"left": type("Left", (), {"device": torch.device("cuda")})})
-    chooser = ChooseGemm(Config(max_autotune=True))
-    assert chooser._may_measure(product)
+def test_the_default_uses_what_was_measured(clock):
+    clock.seconds = in_order(1.0, 0.5)
+    assert gemms(EVEN) == 0
+    assert gemms(EVEN, max_autotune=True) == 1
+    timed = len(clock.groups)
+    assert gemms(EVEN) == 1
+    assert gemms(EVEN, stored_choices=False) == 0
+    assert len(clock.groups) == timed
+
+
+def test_the_library_stays_where_it_was_measured_to_be_faster(clock):
+    """Also where the model expects a kernel of ours to be far faster."""
+    assert gemms(ODD) == 1
+    clock.seconds = in_order(1.0)
+    assert gemms(ODD, max_autotune_gemm=True) == 0
+    assert gemms(ODD) == 0
+
+
+def test_answers_of_another_version_are_no_answers(clock):
+    clock.seconds = in_order(1.0, 0.5)
+    assert gemms(EVEN, max_autotune_gemm=True) == 1
+    for key, _ in list(clock.store._memory.values()):
+        clock.store.put_json(key, {"way": {"no_such_knob": 1}})
+    assert gemms(EVEN) == 0
+
+
+def test_products_of_a_graph_are_measured_together(clock, monkeypatch):
+    def two(x, w):
+        return ((x @ w.t()).relu() @ w.t()).tanh()
+
+    asked = []
+    original = clock.time_groups
+
+    def time_groups(groups, **more):
+        asked.append(len(groups))
+        return original(groups, **more)
+
+    monkeypatch.setattr(questions, "time_groups", time_groups)
+    clock.seconds = in_order(1.0, 0.5)
+    assert gemms((meta(4096, 768), meta(768, 768)), two, max_autotune_gemm=True) == 2
+    assert asked == [2, 1]
+
+
+def test_nothing_is_measured_where_algorithms_are_to_be_deterministic(clock):
+    clock.seconds = in_order(1.0, 0.5)
+    assert gemms(EVEN, max_autotune=True) == 1
     torch.use_deterministic_algorithms(True)
     try:
-        assert not chooser._may_measure(product)
+        timed = len(clock.groups)
+        assert gemms(EVEN, lambda x, w: (x @ w.t()).relu(), max_autotune=True) == 0
+        # What was measured before does not count either.
+        assert gemms(EVEN) == 0 and len(clock.groups) == timed
     finally:
         torch.use_deterministic_algorithms(False)
-    assert not ChooseGemm(Config())._may_measure(product)

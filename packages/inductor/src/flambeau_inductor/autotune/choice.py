@@ -1,25 +1,30 @@
 """Whether a product is computed by a kernel of our own, and in which tile.
 
-In: candidates of ``schedule/gemms.py``, the options. Out: for each a tile, or None for the library. With ``max_autotune`` the best few tiles are
-measured beside the library. Without, a kernel takes the place of the library only where the model says that it is far faster: where sizes or strides
-are such that the library has no fast kernel.
+In: candidates of ``schedule/gemms.py``, the options. Out: for each a tile, or None for the library. What was measured before for such a product on such a
+device decides (``questions.py``); with ``max_autotune`` the best few tiles are measured beside the library where nothing is known. Else a kernel takes the place of
+the library only where the model says that it is far faster: where sizes or strides are such that the library has no fast kernel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
-from attrs import frozen
+from attrs import define, field, frozen
 
 from ..codegen.triton.errors import UnsupportedKernel
 from ..codegen.triton.templates import product_kernel
 from ..config import Config
 from ..devices import device_facts, device_of
+from ..ir.graph import Graph
 from ..ir.kernel import Gemm, GemmTile
-from ..schedule.gemms import Candidate
+from ..schedule import Schedule
+from ..schedule.gemms import Candidate, form_gemms
 from ..schedule.products import Product
 from . import tiles
-from .measure import measured_tile
-from .tiles import Problem
+from .products import is_possible, problem_of, question_of
+from .questions import UNKNOWN, Question, answers, anything_stored
 
 #: By how much a kernel must be faster than the library to be compiled without measurement, and the seconds of a call that it must save.
 _FASTER, _SAVED = 1.5, 50e-6
@@ -27,57 +32,127 @@ _FASTER, _SAVED = 1.5, 50e-6
 _MEASURED = 5
 
 
+def may_measure(device: torch.device, asked: bool) -> bool:
+    """Whether kernels are timed on ``device``, if that is ``asked`` for."""
+    if not asked or torch.are_deterministic_algorithms_enabled():
+        return False
+    return device_of(device).can_measure()
+
+
+def may_look_up(config: Config) -> bool:
+    """Whether answers of earlier measurements count, and there are any."""
+    return config.stored_choices and not torch.are_deterministic_algorithms_enabled() and anything_stored()
+
+
 @frozen
 class ChooseGemm:
-    """The choice for products under ``config``."""
+    """The choice for products under ``config``. ``is_tuned``: by what was or is measured."""
 
     config: Config
+    is_tuned: bool = True
+    _looks_up: bool = field(init=False)
+
+    @_looks_up.default
+    def _decide(self) -> bool:
+        return self.is_tuned and self.config.gemm == "auto" and may_look_up(self.config)
 
     def considers(self, product: Product) -> bool:
-        """Whether the options and the device allow a kernel of our own, and, without measurement, the model expects it to be far faster."""
-        if self.config.gemm == "library" or not self._is_possible(product):
+        """Whether the options and the device allow a kernel of our own, and it may have been or may be measured, or the model expects it to be far faster."""
+        if self.config.gemm == "library" or not _is_possible(product, self.config):
             return False
-        if self.config.gemm == "generated" or self._may_measure(product):
+        if self.config.gemm == "generated" or self._looks_up or self.may_measure(product.left.device):
             return True
-        if product.is_convolution:
-            # The library has dozens of kernels for them, of which no model says how fast they are.
-            return False
-        problem, device = _problem(product), device_facts(product.left.device)
-        library = tiles.library_seconds(problem, device)
-        own = min((tiles.seconds(problem, tile, device) for tile in self._tiles(product)), default=library)
-        return library > _FASTER * own and library - own > _SAVED
+        return _is_far_faster(product)
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
         """The tile of a candidate that is considered, None for the library."""
+        question = self.question(candidate)
+        if question is None:
+            return None
+        tile: GemmTile | None = question.ways[1]
+        if self.config.gemm == "generated":
+            return tile
+        (found,) = self.answer([question])
+        if found is None or (found is not UNKNOWN and is_possible(found, candidate.product)):
+            return found
+        return tile if _is_far_faster(candidate.product) else None
+
+    def question(self, candidate: Candidate) -> Question | None:
+        """Who computes a candidate that is considered; None where Triton cannot express it."""
         product = candidate.product
-        found = self._tiles(product)
+        found = _tiles(product)
         if not found or not _is_expressed(candidate, found[0]):
             return None
-        if self.config.gemm == "auto" and self._may_measure(product):
-            return measured_tile(candidate, found[:_MEASURED], self.config)
-        return found[0]
+        return question_of(candidate, found[:_MEASURED], self.config, exact=_is_exact(product))
 
-    def _tiles(self, product: Product) -> list[GemmTile]:
-        """The tiles that a product may be computed in, best first."""
-        device = device_of(product.left.device)
-        # What a host multiplies to try kernels out is exact.
-        libraries = device.libraries
-        rounds = libraries.rounds_convolutions if product.is_convolution else libraries.rounds_products
-        exact = product.left.dtype is torch.float32 and not device.is_host and not rounds()
-        return tiles.candidates(_problem(product), device_facts(product.left.device), exact=exact)
+    def answer(self, questions: Sequence[Question]) -> list[Any]:
+        """The answers: a tile, None for the library, UNKNOWN; measured where that is asked for and possible."""
+        measures = bool(questions) and self.may_measure(questions[0].device)
+        if not measures and not self._looks_up:
+            return [UNKNOWN] * len(questions)
+        return answers(questions, measure=measures, tune=self.config.coordinate_descent_tuning, subject="products")
 
-    def _may_measure(self, product: Product) -> bool:
-        if not self.config.max_autotune or torch.are_deterministic_algorithms_enabled():
-            return False
-        return device_of(product.left.device).can_measure()
+    def may_measure(self, device: torch.device) -> bool:
+        """Whether products on ``device`` are timed."""
+        asked = self.config.max_autotune or self.config.max_autotune_gemm
+        return self.is_tuned and self.config.gemm == "auto" and may_measure(device, asked)
 
-    def _is_possible(self, product: Product) -> bool:
-        device = device_of(product.left.device)
-        return device.language(self.config).gemms and device.enabled(self.config)
+    def prepare(self, plans: Sequence[Schedule], parts: Sequence[Graph]) -> None:
+        """Measure what will be asked about the products of all plans at once."""
+        collect = _Collect(self)
+        for plan, part in zip(plans, parts, strict=True):
+            form_gemms(plan, part, collect, set())
+        if collect.questions:
+            self.answer(collect.questions)
 
 
-def _problem(product: Product) -> Problem:
-    return Problem(product.left, product.right, int(product.result.strides[1]))
+@define
+class _Collect:
+    """Leaves every product to the library, and remembers what was to be asked."""
+
+    choose: ChooseGemm
+    questions: list[Question] = field(factory=list)
+
+    def considers(self, product: Product) -> bool:
+        """Whether a product is measured."""
+        return self.choose.may_measure(product.left.device) and self.choose.considers(product)
+
+    def tile(self, candidate: Candidate) -> GemmTile | None:
+        """None: the answer is not known yet."""
+        question = self.choose.question(candidate)
+        if question is not None:
+            self.questions.append(question)
+        return None
+
+
+def _is_far_faster(product: Product) -> bool:
+    """Whether the model expects a kernel of our own to be so much faster that it need not be measured."""
+    if product.is_convolution:
+        # The library has dozens of kernels for them, of which no model says how fast they are.
+        return False
+    problem, device = problem_of(product), device_facts(product.left.device)
+    library = tiles.library_seconds(problem, device)
+    own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product)), default=library)
+    return library > _FASTER * own and library - own > _SAVED
+
+
+def _is_possible(product: Product, config: Config) -> bool:
+    device = device_of(product.left.device)
+    return device.language(config).gemms and device.enabled(config)
+
+
+def _tiles(product: Product) -> list[GemmTile]:
+    """The tiles that a product may be computed in, best first."""
+    return tiles.candidates(problem_of(product), device_facts(product.left.device), exact=_is_exact(product))
+
+
+def _is_exact(product: Product) -> bool:
+    """Whether operands must not be rounded, as units for matrices do."""
+    device = device_of(product.left.device)
+    libraries = device.libraries
+    rounds = libraries.rounds_convolutions if product.is_convolution else libraries.rounds_products
+    # What a host multiplies to try kernels out is exact.
+    return product.left.dtype is torch.float32 and not device.is_host and not rounds()
 
 
 def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:

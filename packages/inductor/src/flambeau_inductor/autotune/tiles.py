@@ -49,6 +49,16 @@ _ON_ITS_WAY = 32 << 10
 _FEW_ROWS = {1: (8, 4, 16), 2: (8, 4), 4: (4, 8)}
 #: Into how many parts terms may be cut, and how many steps a part has at least.
 _PARTS, _LEAST_STEPS = (2, 4, 8, 16), 4
+#: The knobs of a tile with the least and the most of each, and the results that a warp keeps in registers at most.
+_KNOBS = (
+    ("rows", 16, 256),
+    ("columns", 16, 256),
+    ("terms", 16, 256),
+    ("num_warps", 2, 8),
+    ("num_stages", 2, 6),
+    ("parts", 1, 16),
+)
+_MOST_RESULTS = 4096
 #: Bytes of terms that one step loads of each row.
 _STEP_BYTES = 128
 #: The fewest that an instruction takes (of 16 bits), and those of a window whose taps have fewer: each of them is looked up by itself.
@@ -164,6 +174,29 @@ def _terms(problem: Problem, row: int) -> int:
         of_one_tap = math.gcd(problem.left.channels, terms)
         return of_one_tap if of_one_tap >= _FEWEST_TERMS else min(terms, _TERMS_OF_SEVERAL_TAPS)
     return terms
+
+
+def neighbours(problem: Problem, tile: GemmTile, device: Facts) -> list[GemmTile]:
+    """Tiles that differ in one thing and fit: twice or half as much of it, a stage more or less."""
+    if tile.rows < FEWEST_ROWS:
+        return []
+    found = []
+    for name, least, most in _KNOBS:
+        value = getattr(tile, name)
+        steps = (value - 1, value + 1) if name == "num_stages" else (value // 2, value * 2)
+        found += [evolve(tile, **{name: other}) for other in steps if least <= other <= most]
+    return [other for other in found if fits(problem, other, device)]
+
+
+def fits(problem: Problem, tile: GemmTile, device: Facts) -> bool:
+    """Whether a tile that was found for another product like this one can be this one's."""
+    _, m, _, k = problem.sizes
+    if tile.rows < FEWEST_ROWS:
+        return tile.rows == 1 << (m - 1).bit_length() and takes(problem.left, problem.right)
+    if tile.parts > 1 and not (can_split(problem.left, tile.parts) and k >= tile.parts * _LEAST_STEPS * tile.terms):
+        return False
+    held = tile.rows * tile.columns <= _MOST_RESULTS * tile.num_warps
+    return held and shared_bytes(tile, problem.dtype) <= device.shared
 
 
 def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:

@@ -17,14 +17,16 @@ from ..ir.kernel import Combined, Gemm, KernelBody
 from ..ir.loops import Template
 from . import cpp, triton
 from .kernel import GeneratedKernel
+from .triton.candidates import tunable
 from .triton.combine import generate_combined
 from .triton.templates import generate_gemms, generate_templates
+from .tunable import Tunable
 
 
 @frozen
 class Writer:
     """The functions that write the steps of a schedule, one kernel for each, in order; ``combined``, ``templates`` and ``gemms`` where the language has
-    such steps. ``support`` is the text in front of kernels, ``flags`` are the compiler's. A body that the language cannot express
+    such steps. ``tunable`` says what may be tried for a body where launches are measured. ``support`` is the text in front of kernels, ``flags`` are the compiler's. A body that the language cannot express
     raises ``UnsupportedKernel``."""
 
     flags: tuple[str, ...]
@@ -33,6 +35,7 @@ class Writer:
     combined: Callable[[Sequence[Combined]], Sequence[GeneratedKernel]] | None = None
     templates: Callable[[Sequence[Template]], Sequence[GeneratedKernel]] | None = None
     gemms: Callable[[Sequence[Gemm]], Sequence[GeneratedKernel]] | None = None
+    tunable: Callable[[KernelBody], Tunable | None] | None = None
 
 
 #: By the name of the language.
@@ -70,5 +73,7 @@ def writer_of(language: Language) -> Writer:
 register_language(CPP, Writer(cpp.FLAGS, cpp.support, cpp.generate))
 register_language(
     TRITON,
-    Writer(triton.FLAGS, triton.support, triton.generate, generate_combined, generate_templates, generate_gemms),
+    Writer(
+        triton.FLAGS, triton.support, triton.generate, generate_combined, generate_templates, generate_gemms, tunable
+    ),
 )

@@ -42,6 +42,10 @@ def _whole(device: torch.device, reduced: Reduced) -> int:
     return 1
 
 
+def _full(device: torch.device) -> int:
+    return 0
+
+
 def _unknown(device: torch.device) -> Facts:
     return H200
 
@@ -121,7 +125,8 @@ class Device:
     program raises. ``language`` is what its kernels are written in, by the options; ``enabled`` whether there shall be any. ``dtypes`` are
     those that its kernels compute with. ``facts`` are what models of cost know of one device. ``parts`` is in how many partial
     results each result of a reduction is split (1: none). ``costs`` names the column of the table of scalar costs (``ops/costs.py``) that holds here, and
-    ``storing`` is what an element costs in its terms that is kept for one more reader. ``can_measure``: whether kernels can be timed on one now.
+    ``storing`` is what an element costs in its terms that is kept for one more reader. ``can_measure``: whether kernels can be timed on one now,
+    ``free_bytes`` how much of its memory nobody has.
     """
 
     type: str
@@ -136,6 +141,7 @@ class Device:
     costs: Target = "cuda"
     storing: int = 64
     can_measure: Callable[[], bool] = _exact
+    free_bytes: Callable[[torch.device], int] = _full
     kernels: Kernels = field(factory=Kernels)
     eager: Eager = field(factory=Eager)
     libraries: Libraries = field(factory=Libraries)

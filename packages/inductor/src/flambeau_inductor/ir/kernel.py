@@ -16,6 +16,7 @@ The generator splits the inner loop into as few passes as the statements' uses o
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TypeAlias
 
 import torch
@@ -78,7 +79,8 @@ class KernelBody:
     ``buffers`` lists every buffer the kernel touches in argument order (each with its layout, dtype and device);
     buffers with equal ``storage`` share one argument. ``scalars`` are the symbols and parameter names it needs, in
     argument order: free symbols of sizes, strides and index expressions that are not axes, not indirect. ``serial``
-    asks for one thread in row-major order (a "set" scatter that may collide on a CPU).
+    asks for one thread in row-major order (a "set" scatter that may collide on a CPU). ``launch`` is how its language was found to run it fastest,
+    in a record of that language; None: as the language's model of cost says.
     """
 
     name: str
@@ -91,6 +93,7 @@ class KernelBody:
     serial: bool = False
     origins: tuple[str, ...] = ()
     stacks: tuple[str, ...] = field(default=(), repr=False)
+    launch: Hashable | None = None
 
 
 #: The name under which the body of a ``Gemm`` finds a sum, of float32.

@@ -36,7 +36,7 @@ from .errors import UnsupportedKernel
 from .function import Function, positions
 from .lookups import MASK, choose_rows, largest_lookup
 from .looped import Loops
-from .options import Config
+from .options import Config, Traffic
 from .passes import Plan, plan
 from .pieces import Pieces
 from .places import PID, Places, aliases
@@ -111,6 +111,8 @@ class Generator:
         self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
         if self.serial and first:
             raise UnsupportedKernel("a kernel whose one program takes its points in turn")
+        #: What the configuration was chosen by; None where it was given.
+        self.traffic: Traffic | None = None
         self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
         #: Where a block lies is not known from the program's number alone: one program does several of them in turn.
         self.moving = self.serial or self.config.repeats > 1
@@ -193,9 +195,8 @@ class Generator:
 
     def _configure(self) -> Config:
         traffic = traffic_of(self.body, self.space, self.plan, self.dtypes)
-        if traffic.scans:
-            traffic = evolve(traffic, along_r=True)
-        return options.choose(self.space, traffic, device_facts(self.body.device))
+        self.traffic = evolve(traffic, along_r=True) if traffic.scans else traffic
+        return options.choose(self.space, self.traffic, device_facts(self.body.device))
 
     def _fits_32_bits(self) -> bool:
         limit = _INT32 - 2 * max(map(self._stretch, self.config.blocks))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ... import expr as ex
 from ...devices import Facts as Device
@@ -46,7 +46,7 @@ class Config:
     of a pointwise kernel does one after the other, each loaded while the one before it is worked on. ``halves``: a table that rows
     are looked up in is taken in two halves (``lookups.py``)."""
 
-    blocks: Mapping[str, int]
+    blocks: Mapping[str, int] = field(hash=False)
     num_warps: int
     num_stages: int = 1
     persistent: bool = False
@@ -155,10 +155,10 @@ def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
         return _down_columns(rows, columns, r_tile.numel.is_int, traffic, device)
     width = next_power_of_two(columns)
     if r_tile.numel.is_int and width <= _most_kept(rows, traffic, device):
-        return _persistent(rows, width, traffic, device)
-    if r_tile.numel.is_int and _fits_pieces(columns, traffic):
-        return _in_pieces(columns, traffic)
-    return _looped(rows, columns, traffic, device)
+        return persistent(rows, width, traffic, device)
+    if r_tile.numel.is_int and fits_pieces(columns, traffic):
+        return in_pieces(columns, traffic)
+    return looped(rows, columns, traffic, device)
 
 
 def _most_kept(rows: int, traffic: Traffic, device: Device) -> int:
@@ -171,14 +171,15 @@ def _most_kept(rows: int, traffic: Traffic, device: Device) -> int:
     return PERSISTENT_ELEMENTS // min(max(traffic.rows, 1), 4)
 
 
-def _fits_pieces(columns: int, traffic: Traffic) -> bool:
+def fits_pieces(columns: int, traffic: Traffic) -> bool:
     """Whether a row that is walked again is kept without padding: it leaves registers for other programs, and has whole vectors."""
     again = traffic.walks > 1 or traffic.chained
     elements = columns * max(traffic.rows, 1)
     return again and not traffic.scans and elements <= _PIECES_ELEMENTS and columns % _vector(traffic) == 0
 
 
-def _in_pieces(columns: int, traffic: Traffic) -> Config:
+def in_pieces(columns: int, traffic: Traffic) -> Config:
+    """Blocks that hold a row together."""
     # Three programs of 256 threads share a multiprocessor where each thread keeps about 40 elements.
     warps = 8 if columns * max(traffic.rows, 1) <= 10240 else 16
     return Config({"x": 1, "r": 32 * warps * _vector(traffic)}, warps, pieces=True)
@@ -189,7 +190,8 @@ def _vector(traffic: Traffic) -> int:
     return 16 // min(max(traffic.narrowest, 2), 8)
 
 
-def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Config:
+def persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Config:
+    """A block that holds whole rows."""
     x_block = max(1, min(tiling.ROWS_ELEMENTS // width, next_power_of_two(rows), 64))
     if traffic.across:
         # A sector of 32 bytes holds as many neighbours across the rows.
@@ -205,7 +207,8 @@ def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Conf
     return Config({"x": x_block, "r": width}, _warps(elements, 32 * each), persistent=True)
 
 
-def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config:
+def looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config:
+    """A loop over each row."""
     if traffic.walks > 1:
         # The rows being worked on at one time fit two thirds of the cache, so that a later walk finds its row there.
         row = columns * max(traffic.row_bytes, 1)

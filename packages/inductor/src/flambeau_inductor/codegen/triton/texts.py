@@ -9,6 +9,7 @@ from attrs import evolve, field, frozen
 
 from ...ir.kernel import KernelBody
 from .kernel import KernelText, kernel_text
+from .options import Config
 
 
 @frozen
@@ -23,5 +24,6 @@ class KernelTexts:
         nameless = evolve(body, name="", origins=(), stacks=())
         found = self._known.get(nameless)
         if found is None:
-            found = self._known[nameless] = kernel_text(body, first=self.first)
+            config = body.launch if isinstance(body.launch, Config) else None
+            found = self._known[nameless] = kernel_text(body, config, self.first)
         return found.of(body)

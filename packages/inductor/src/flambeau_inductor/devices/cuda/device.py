@@ -45,6 +45,11 @@ def _parts(device: torch.device, reduced: Reduced) -> int:
     return parts if together > (_GAIN_COLUMNS if columns else _GAIN_ROWS) * apart else 1
 
 
+def _free_bytes(device: torch.device) -> int:
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free)
+
+
 def _channels_last(dtype: torch.dtype) -> bool:
     if not torch.backends.cudnn.enabled:
         return False
@@ -70,6 +75,7 @@ CUDA = register(
         facts=facts_of,
         parts=_parts,
         can_measure=torch.cuda.is_available,
+        free_bytes=_free_bytes,
         kernels=Kernels(adds_halves=True, draws=True),
         libraries=Libraries(
             call_bytes=4 << 20,

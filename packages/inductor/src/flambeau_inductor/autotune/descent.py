@@ -1,0 +1,93 @@
+"""Coordinate descent: one knob of the best way at a time, as long as that helps and the budget lasts.
+
+In: questions with the times of their ways, a function that times further ones. Out: the times of the ways that were tried on top. All questions go one step at a time
+together, so that the kernels of a round are compiled at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from attrs import define, field
+
+#: Programs that may be made, seconds, and rounds. A kernel is compiled in about a second on one core.
+MOST_PROGRAMS, MOST_SECONDS, MOST_ROUNDS = 256, 30.0, 4
+
+Times = dict[Any, float | None]
+
+
+class Tuned(Protocol):
+    """What has ways, and neighbours of a way."""
+
+    @property
+    def neighbours(self) -> Callable[[Any], Iterable[Any]]: ...
+
+
+@define
+class Budget:
+    """What a descent may still spend."""
+
+    programs: int = MOST_PROGRAMS
+    seconds: float = MOST_SECONDS
+    rounds: int = MOST_ROUNDS
+    clock: Callable[[], float] = time.monotonic
+    _begin: float = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._begin = self.clock()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether another round may begin."""
+        return self.programs > 0 and self.rounds > 0 and self.clock() - self._begin < self.seconds
+
+    def take(self, wanted: Sequence[Any]) -> Sequence[Any]:
+        """As many of ``wanted`` as there is room for."""
+        taken = wanted[: self.programs]
+        self.programs -= len(taken)
+        return taken
+
+
+def descend(
+    questions: Sequence[Tuned],
+    timed: Sequence[Times],
+    time_ways: Callable[[Sequence[tuple[Any, Sequence[Any]]]], Sequence[Times]],
+    budget: Budget,
+    noise: float,
+) -> None:
+    """Add to ``timed`` the times of neighbours of each question's best way, of the best among those, and so on: a step must gain more than ``noise``."""
+    best: dict[int, Any] = {}
+    for number, times in enumerate(timed):
+        known = {way: taken for way, taken in times.items() if taken is not None}
+        if known:
+            best[number] = min(known, key=lambda way: known[way])
+    while best and budget.is_left:
+        budget.rounds -= 1
+        asked: list[tuple[int, Sequence[Any]]] = []
+        for number, way in best.items():
+            fresh = [other for other in questions[number].neighbours(way) if other not in timed[number]]
+            taken = budget.take(fresh)
+            if taken:
+                # Beside the best so far: times of different rounds are not comparable.
+                asked.append((number, [way, *taken]))
+        rounds = time_ways([(questions[number], ways) for number, ways in asked])
+        moved: dict[int, Any] = {}
+        for (number, ways), times in zip(asked, rounds, strict=True):
+            moved |= _step(number, ways, times, timed[number], noise)
+        best = moved
+
+
+def _step(number: int, ways: Sequence[Any], times: Times, known: Times, noise: float) -> dict[int, Any]:
+    """Add the times of a round to those that are known, as a share of what the way before it takes; where to go on from, if there is a better one."""
+    before, reference = known[ways[0]], times[ways[0]]
+    if reference is None or before is None:
+        return {}
+    better: dict[Any, float] = {}
+    for other in ways[1:]:
+        seconds = times[other]
+        known[other] = None if seconds is None else seconds * before / reference
+        if seconds is not None and seconds < noise * reference:
+            better[other] = seconds
+    return {number: min(better, key=lambda other: better[other])} if better else {}

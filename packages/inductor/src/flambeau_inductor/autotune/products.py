@@ -1,0 +1,75 @@
+"""Who computes a product, as a question: the library, or a kernel of ours in one of several tiles.
+
+In: a candidate of ``schedule/gemms.py``, tiles. Out: a ``Question``, what decides its answer in it with sizes in buckets, so that the answer for a
+thousand rows is asked for those of 1,024 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from flambeau_runtime import Artifact
+
+from ..codegen.tunable import bucket
+from ..config import Config
+from ..devices import device_facts
+from ..ir.graph import Graph
+from ..ir.kernel import GemmTile, KernelBody, Store, Window
+from ..ir.scalar import walk
+from ..schedule import Step
+from ..schedule.gemms import Candidate
+from ..schedule.nest import values
+from ..schedule.products import Product
+from .measure import program_of
+from .questions import Question
+from .tiles import Problem, fits, neighbours
+
+
+def problem_of(product: Product) -> Problem:
+    """What the model of tiles knows of a product."""
+    return Problem(product.left, product.right, int(product.result.strides[1]))
+
+
+def question_of(candidate: Candidate, tiles: Sequence[GemmTile], config: Config, *, exact: bool = False) -> Question:
+    """The library first, which a tile must clearly beat. ``exact``: its operands must not be rounded, and the tiles do not."""
+    product, body = candidate.product, candidate.body
+    problem = problem_of(product)
+    # The result stays where something else reads it: all ways store the same.
+    wanted = tuple(dict.fromkeys(s.buffer for s in body.statements if isinstance(s, Store)))
+    followed: list[Step] = [product.call, *([candidate.epilogue] if candidate.epilogue is not None else [])]
+    nothing = Graph((), (), (), (), candidate.buffers)
+
+    def program(tile: GemmTile | None) -> Artifact | None:
+        steps, buffers = (followed, {}) if tile is None else candidate.steps(tile, nothing, set())
+        return program_of(steps, {**candidate.buffers, **buffers}, wanted, config)
+
+    def around(tile: GemmTile | None) -> Iterable[GemmTile]:
+        return () if tile is None else neighbours(problem, tile, device_facts(body.device))
+
+    asked = f"{_product_text(product)} exact {exact} {_epilogue_text(body)}"
+    return Question(body.name, asked, body.device, (None, *tiles), program, GemmTile, around)
+
+
+def is_possible(tile: GemmTile, product: Product) -> bool:
+    """Whether a tile that was found for another product of the bucket fits."""
+    return fits(problem_of(product), tile, device_facts(product.left.device))
+
+
+def _product_text(product: Product) -> str:
+    """What decides about a product, whatever follows it."""
+    problem = problem_of(product)
+    sides = [
+        (side.by_terms, side.is_fetched, [step % 8 for step in side.steps])
+        for side in problem.sides(GemmTile(64, 64, 64, 4, 2))
+    ]
+    scales = (product.alpha != 1, product.beta != 0, product.bias is not None)
+    sizes = [bucket(n) for n in problem.sizes]
+    left = product.left
+    window = (left.taps, left.stride, left.padding, left.dilation) if isinstance(left, Window) else ()
+    return f"{product.call.op} {scales} {problem.dtype} {sizes} {sides} {problem.is_aligned} {window}"
+
+
+def _epilogue_text(body: KernelBody) -> str:
+    """What is computed at each point, and in which types it comes and goes, whatever the sizes are."""
+    nodes = [f"{node.kind}.{node.op}.{node.dtype}" for node in walk(*(v for s in body.statements for v in values(s)))]
+    return " ".join([*nodes, *(str(buffer.layout.dtype) for buffer in body.buffers)])
