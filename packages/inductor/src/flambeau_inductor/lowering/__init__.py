@@ -3,8 +3,8 @@
 from importlib import import_module
 
 _FAMILIES = (
-    "activations", "copies", "factories", "indexing", "joins", "losses", "normalise", "pointwise", "random", "reductions", "scatters",
-    "views",
+    "activations", "copies", "factories", "indexing", "joins", "losses", "normalise", "pointwise", "pooling", "random", "reductions",
+    "scatters", "views",
 )  # fmt: skip
 #: Importing a rule module registers its rules.
 RULES_LOADED = tuple(import_module(f".{family}", __name__) for family in _FAMILIES)

@@ -32,10 +32,6 @@ declare(
     "randn", "randint", "randperm", "randn_like", "randint_like", "normal", "normal_functional", "exponential", "geometric",
     "cauchy", "log_normal", "multinomial", "poisson", "_fused_dropout", "random",
     # Pooling and sampling grids.
-    "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices",
-    "max_pool3d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward",
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward",
-    "adaptive_max_pool2d", "adaptive_max_pool2d_backward", "adaptive_max_pool3d", "adaptive_max_pool3d_backward",
     "fractional_max_pool2d", "fractional_max_pool3d", "grid_sampler_2d", "grid_sampler_2d_backward", "grid_sampler_3d",
     "upsample_bilinear2d_backward", "upsample_bicubic2d_backward",
     # Segments and other whole kernels.
