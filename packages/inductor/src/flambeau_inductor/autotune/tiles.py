@@ -11,9 +11,9 @@ import math
 import torch
 from attrs import evolve, frozen
 
-from ..codegen.triton.templates.gemm import ALIGNMENT, Side, left_side, resident, shared_bytes
+from ..codegen.triton.templates.gemm import Side, left_side, resident, shared_bytes
 from ..codegen.triton.templates.gemv import FEWEST_ROWS, VECTOR, takes
-from ..codegen.triton.templates.windows import WindowSide
+from ..codegen.triton.templates.windows import ALIGNMENT, WindowSide
 from ..devices import H200, Facts
 from ..devices.facts import LAUNCH_SECONDS
 from ..ir.kernel import GemmTile, Window
@@ -99,7 +99,8 @@ class Problem:
     def bytes(self) -> int:
         """Of operands and results."""
         batch, m, n, k = self.sizes
-        return batch * (m * k + k * n + m * n) * self.dtype.itemsize
+        left = int(self.left.image.layout().numel) if isinstance(self.left, Window) else batch * m * k
+        return (left + batch * (k * n + m * n)) * self.dtype.itemsize
 
     def sides(self, tile: GemmTile) -> tuple[Side | WindowSide, Side]:
         """Both operands in blocks, which the hardware fetches where it can."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from attrs import evolve
 
 pytest.importorskip("triton")
 
@@ -17,7 +18,7 @@ from flambeau_inductor.ir.layout import Ref
 from flambeau_inductor.pipeline import compile_graph
 from flambeau_runtime import load
 from flambeau_runtime.artifact import Call, Launch
-from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests
+from flambeau_runtime.triton_kernels import ALIGNED, compile_kernels, kernel_requests
 
 GENERATED = {"cpu_backend": "triton", "gemm": "generated", "verify": True}
 LAST = torch.channels_last
@@ -48,6 +49,10 @@ CASES = {
     "more padding than image": (convolution(padding=4), r(2, 16, 2, 3), r(8, 16, 3, 3)),
     "no padding": (convolution(), r(2, 16, 6, 5), r(8, 16, 3, 2)),
     "the whole image": (convolution(), r(3, 16, 4, 4), r(8, 16, 4, 4)),
+    "every other point": (convolution(stride=2, padding=1), r(2, 32, 8, 12), r(24, 32, 3, 3), r(24)),
+    "every other point of odd lines": (convolution(stride=2, padding=1), r(2, 32, 9, 7), r(24, 32, 3, 3)),
+    "every third point": (convolution(stride=3, padding=2), r(2, 16, 9, 12), r(24, 16, 5, 5)),
+    "strides, dilation, groups": (convolution(stride=(2, 3), padding=(3, 1), dilation=(2, 1), groups=2), r(2, 32, 10, 12), r(32, 16, 3, 3)),
     "groups": (convolution(padding=1, groups=2), r(2, 32, 7, 6), r(48, 16, 3, 3), r(48)),
     "each channel by itself": (convolution(padding=1, groups=12), r(2, 12, 6, 6), r(24, 1, 3, 3), r(24)),
     "batch norm and residual": (normed, r(2, 16, 6, 6), r(24, 16, 3, 3), r(24), r(24).abs(), r(24), r(24), r(2, 24, 6, 6)),
@@ -70,10 +75,22 @@ CASES = {
 LAUNCHES = {"images in a larger one": 2}
 
 
+def with_promise(artifact, aligned):
+    """The same kernels for pointers that are multiples of 16 bytes, or not."""
+    kernels = [
+        evolve(k, meta={**k.meta, "constexprs": {**k.meta["constexprs"], ALIGNED: aligned}})
+        if ALIGNED in k.meta["constexprs"]
+        else k
+        for k in artifact.kernels
+    ]
+    return evolve(artifact, kernels=tuple(kernels))
+
+
+@pytest.mark.parametrize("aligned", [True, False], ids=["fetched", "by address"])
 @pytest.mark.parametrize("name", CASES)
-def test_equals_eager(name):
+def test_equals_eager(name, aligned):
     function, *inputs = CASES[name]
-    artifact = compile_graph(traced(function, *inputs), inputs, GENERATED)
+    artifact = with_promise(compile_graph(traced(function, *inputs), inputs, GENERATED), aligned)
     kinds = [type(step) for step in artifact.program.instructions]
     if all(tensor.numel() for tensor in inputs):
         assert (kinds.count(Launch), kinds.count(Call)) == (LAUNCHES.get(name, 1), 0)
@@ -102,22 +119,46 @@ def test_a_tap_outside_of_the_image_adds_nothing():
     torch.testing.assert_close(found, F.conv2d(x, w), rtol=1e-4, atol=1e-4)
 
 
-def side(channels, terms, size=8, images=2):
+def side(channels, terms, size=8, images=2, *, stride=1, taps=3, padding=1, offset=0, rows=64):
     sizes = (images, channels, size, size)
     strides = (size * size * channels, 1, size * channels, channels)
-    image = Ref("x", sizes, strides, 0, torch.bfloat16, torch.device("cpu"))
-    return WindowSide("left", Window(image, 1, (size, size), (3, 3), (1, 1), (1, 1), (1, 1)), (64, terms))
+    image = Ref("x", sizes, strides, offset, torch.bfloat16, torch.device("cpu"))
+    points = ((size + 2 * padding - taps) // stride + 1,) * 2
+    pairs = [(n, n) for n in (taps, stride, padding)]
+    return WindowSide("left", Window(image, 1, points, *pairs, (1, 1)), (rows, terms))
 
 
 def test_blocks_are_of_one_tap_where_they_divide_the_channels():
     assert side(64, 32).by_tap and not side(48, 32).by_tap
-    # Then positions in the image are numbers, and nothing is beyond the last term.
+    # Else nothing is fetched, and there are terms beyond the last one.
     assert "terms" not in " ".join(side(64, 32).load()) and "terms < 432" in " ".join(side(48, 32).load())
 
 
+@pytest.mark.parametrize(
+    ("given", "box"),
+    [
+        (side(64, 32, 56, 32), (1, 8, 8)),
+        (side(64, 32, 56, 32, rows=128), (2, 8, 8)),
+        (side(64, 32, 14, 32, rows=128), (32, 2, 2)),
+        # Boxes of seven by seven points would leave too much idle.
+        (side(64, 32, 7, 2), None),
+        (side(64, 32, 8, 4, stride=2), (4, 4, 4)),
+        # Beyond a line's end is the next line, as two columns are taken as one.
+        (side(64, 32, 9, stride=2), None),
+        # Unless nothing beyond it is looked at.
+        (side(64, 32, 15, stride=2, taps=1, padding=0), (1, 8, 8)),
+        (side(64, 32, 8, 4, stride=2, taps=1, padding=0), (4, 4, 4)),
+        (side(4, 16, 8), None),
+        (side(64, 32, 8, offset=1), None),
+    ],
+)
+def test_boxes(given, box):
+    assert given.box == box
+
+
 def test_places_of_large_images_are_counted_in_64_bits():
-    assert "int64" not in " ".join(side(64, 32, 1024, 30).opening())
-    assert "int64" in " ".join(side(64, 32, 1024, 32).opening())
+    assert "int64" not in " ".join(side(64, 32, 1024, 30).load())
+    assert "int64" in " ".join(side(64, 32, 1024, 32).load())
 
 
 @pytest.mark.parametrize("arch", [80, 90])

@@ -23,16 +23,16 @@ from ...kernel import GeneratedKernel
 from ..function import PROGRAM
 from .assemble import indented, kernel_of
 from .points import Points
-from .windows import WindowSide
+from .windows import ALIGNMENT, LONGEST_SIDE, WindowSide
 
-#: Bytes that starts and strides of what the hardware fetches are multiples of, and the longest side of a block of it.
-ALIGNMENT, _LONGEST_SIDE = 16, 256
 #: Blocks of rows whose tiles are done together, so that the columns they share are still in the cache.
 _GROUP = 8
 #: Columns from which on a block is finished in two halves: whole it would need more registers than there are.
 _HALVED = 256
 #: Registers of a thread that such a kernel takes.
 _REGISTERS = 255
+#: Shared memory beside the operands' stages that a convolution takes for its sums on their way to memory, piece by piece (4 KiB by the compiler's count).
+_SCRATCH = 8 << 10
 
 
 @frozen
@@ -73,13 +73,17 @@ class Side:
         starts = [int(self.ref.offset), *others]
         if 1 not in (results, terms) or any(start * itemsize % ALIGNMENT for start in starts) or min(others) <= 0:
             return False
-        return max(self.block) <= _LONGEST_SIDE and self.block[self.by_terms] * itemsize >= ALIGNMENT
+        return max(self.block) <= LONGEST_SIDE and self.block[self.by_terms] * itemsize >= ALIGNMENT
 
 
 def left_side(left: Ref | Window, tile: GemmTile) -> Side | WindowSide:
     """The left operand in blocks of a tile: a matrix, or what a convolution sees of an image."""
     block = (tile.rows, tile.terms)
-    return WindowSide("left", left, block) if isinstance(left, Window) else Side("left", left, 1, block, tile.fetched)
+    return (
+        WindowSide("left", left, block, tile.fetched)
+        if isinstance(left, Window)
+        else Side("left", left, 1, block, tile.fetched)
+    )
 
 
 def gemm_kernel(gemm: Gemm) -> GeneratedKernel:
@@ -97,16 +101,20 @@ class _Writer:
         tile = self.tile
         uneven = [prefix for prefix, size, block in (("y", m, tile.rows), ("x", n, tile.columns)) if size % block]
         columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
-        self.points = Points(body, uneven, (("y", tile.rows), ("x", columns)))
         self.left = left_side(gemm.left, tile)
+        #: Where the rows of a tile are points of an image that do not follow each other.
+        self.boxes = self.left if isinstance(self.left, WindowSide) and self.left.box is not None else None
+        self.points = Points(body, uneven, (("y", tile.rows), ("x", columns)), listed=self.boxes is not None)
         self.right = Side("right", gemm.right, 2, (tile.columns, tile.terms), tile.fetched)
-        self.row_tiles, self.column_tiles = -(-m // tile.rows), -(-n // tile.columns)
+        self.row_tiles = self.left.tiles if isinstance(self.left, WindowSide) else -(-m // tile.rows)
+        self.column_tiles = -(-n // tile.columns)
         self.tiles = batch * self.row_tiles * self.column_tiles
         facts = device_facts(gemm.device)
         self.programs = min(self.tiles, facts.multiprocessors * resident(tile, gemm.left.dtype, facts))
         if isinstance(self.left, WindowSide):
-            # One tile each: as many run at once as their registers allow, which is more than can be told before.
-            self.programs = self.tiles
+            # Boxes leave about half of the registers; those by address do one tile each, as where windows begin is kept in registers meanwhile.
+            beside = max(1, facts.shared // (_staged_bytes(tile, gemm.left.dtype) + _SCRATCH))
+            self.programs = min(self.tiles, facts.multiprocessors * beside) if self.boxes is not None else self.tiles
 
     # -- text ------------------------------------------------------------------------------------------------------------
 
@@ -117,14 +125,17 @@ class _Writer:
         lines = [f"pid = {PROGRAM}", WAIT]
         lines += [line for side in sides for line in self._open(side)]
         # Where windows begin would be asked again for each block of terms if both loops were one.
-        flat = "" if isinstance(self.left, WindowSide) else ", flatten=True"
+        flat = "" if isinstance(self.left, WindowSide) and self.boxes is None else ", flatten=True"
         lines.append(f"for tile in tl.range(pid, {self.tiles}, {self.programs}{flat}):")
         inner = [*self._order(), *(self.left.opening() if isinstance(self.left, WindowSide) else [])]
-        inner.append("sums = tl.zeros([YBLOCK, XBLOCK], tl.float32)")
+        # Triton has the second operand of an instruction read from shared memory, but not the first one where it was reshaped.
+        turned = self.boxes is not None
+        inner.append(f"sums = tl.zeros([{'XBLOCK, YBLOCK' if turned else 'YBLOCK, XBLOCK'}], tl.float32)")
         inner.append(f"for step in range(0, {-(-k // tile.terms)}):")
         steps = ["term = step * KBLOCK", *(line for side in sides for line in self._load(side))]
         precision = ", input_precision='tf32'" if self.gemm.left.dtype is torch.float32 else ""
-        steps.append(f"sums = tl.dot(left_block, right_block, sums{precision})")
+        operands = "right_block.T, left_block.T" if turned else "left_block, right_block"
+        steps.append(f"sums = tl.dot({operands}, sums{precision})")
         inner += [*indented(steps), *self._finish(epilogue)]
         return [*lines, *indented(inner)]
 
@@ -145,7 +156,9 @@ class _Writer:
 
     def _open(self, side: Side | WindowSide) -> list[str]:
         """The descriptor of an operand."""
-        if isinstance(side, WindowSide) or not side.is_fetched:
+        if isinstance(side, WindowSide):
+            return side.descriptor()
+        if not side.is_fetched:
             return []
         (batch, results, terms), sizes = side.steps, side.sizes
         order = [(sizes[1], results, side.block[0]), (sizes[2], terms, side.block[1])]
@@ -198,15 +211,18 @@ class _Writer:
     def _finish(self, epilogue: str) -> list[str]:
         """The epilogue of the tile, in two halves where it is wide."""
         batch, m, *_ = self.sizes
-        first = "row" if batch == 1 else f"batch * {m} + row"
+        place, end = ("row", f"{m} - row") if self.boxes is None else ("point[:, None]", "inside[:, None]")
+        first = place if batch == 1 else f"batch * {m} + {place}"
         pointers = "".join(f", {name}" for name in self.points.pointers.values())
 
         def text(sums: str, column: str, width: str) -> str:
-            return f"{epilogue}({sums}, {first}, {m} - row, {column}{pointers}, YBLOCK, {width})"
+            return f"{epilogue}({sums}, {first}, {end}, {column}{pointers}, YBLOCK, {width})"
 
+        lines = [] if self.boxes is None else [*self.boxes.points(), "sums = sums.T"]
         if self.tile.columns < _HALVED:
-            return [text("sums", "column", "XBLOCK")]
+            return [*lines, text("sums", "column", "XBLOCK")]
         return [
+            *lines,
             "halves = tl.permute(tl.reshape(sums, [YBLOCK, 2, XBLOCK // 2]), [0, 2, 1])",
             "first, second = tl.split(halves)",
             text("first", "column", "XBLOCK // 2"),
@@ -222,9 +238,12 @@ class _Writer:
 
 def shared_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
     """The shared memory of a program: blocks of both operands for each stage, and one block of sums on its way to memory."""
-    operands = (tile.rows + tile.columns) * tile.terms * dtype.itemsize * tile.num_stages
     columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
-    return operands + tile.rows * columns * 4
+    return _staged_bytes(tile, dtype) + tile.rows * columns * 4
+
+
+def _staged_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
+    return (tile.rows + tile.columns) * tile.terms * dtype.itemsize * tile.num_stages
 
 
 def resident(tile: GemmTile, dtype: torch.dtype, device: Facts) -> int:

@@ -27,19 +27,23 @@ from ..values import Emitter
 _BLOCK: kir.Tiles = frozenset({"y", "x"})
 _INT32 = 2**31 - 1
 #: What the function is given before pointers: the block of sums, the number of its first row among those of all batches, how many rows from there
-#: on its batch has, and its first column.
+#: on its batch has, and its first column. Rows that do not follow each other are given one by one, with which of them exist.
 _SUMS, _ROW, _ROWS, _COLUMN = (
     Variable("sums", _BLOCK, torch.float32),
     position("row"),
     position("rows"),
     position("column"),
 )
+_LISTED, _EXISTS = position("yi", "y"), Variable("ymask", frozenset({"y"}), torch.bool)
 
 
 class Points:
-    """``uneven`` are the tiles ("y", "x") whose blocks go beyond the end; ``sides`` the sides of a block by tile."""
+    """``uneven`` are the tiles ("y", "x") whose blocks go beyond the end; ``sides`` the sides of a block by tile; ``listed`` says that rows
+    are given one by one."""
 
-    def __init__(self, body: KernelBody, uneven: Iterable[str], sides: tuple[tuple[str, int], ...]) -> None:
+    def __init__(
+        self, body: KernelBody, uneven: Iterable[str], sides: tuple[tuple[str, int], ...], *, listed: bool = False
+    ) -> None:
         if body.scalars:
             raise UnsupportedKernel("an epilogue that takes numbers known at run time")
         if len({buffer.storage for buffer in body.buffers}) < len(body.buffers):
@@ -54,12 +58,15 @@ class Points:
         self._masks = {
             prefix: Variable(f"{prefix}mask", frozenset({prefix}), torch.bool) for prefix in "yx" if prefix in uneven
         }
+        if listed:
+            self._masks["y"] = _EXISTS
+        self._given = (_SUMS, _LISTED, _EXISTS, _COLUMN) if listed else (_SUMS, _ROW, _ROWS, _COLUMN)
+        self._listed = listed
         #: The function in the kernel IR.
         self.kernel = self._kernel(sides)
         printer = Printer(self.kernel.tiles, self.kernel.index_bits)
-        given = (_SUMS, _ROW, _ROWS, _COLUMN)
         parameters = (
-            *(part.name for part in given),
+            *(part.name for part in self._given),
             *self.pointers.values(),
             "YBLOCK: tl.constexpr",
             "XBLOCK: tl.constexpr",
@@ -85,7 +92,7 @@ class Points:
             ("y", "x"),
             32 if _fits_32_bits(body) else 64,
             tuple(pointers.values()),
-            (_SUMS, _ROW, _ROWS, _COLUMN),
+            self._given,
             sides,
             (*self._opening(), *emitter.scopes[0].body),
             called=True,
@@ -94,17 +101,17 @@ class Points:
     def _opening(self) -> list[kir.Statement]:
         """The positions of the block's elements, and which of them exist: a row of its batch, a column."""
         within, row, column = position("within", "y"), position("yi", "y"), position("xi", "x")
-        found: list[kir.Statement] = [
-            kir.Assign((within,), kir.Lanes("y", "y" not in self._masks)),
-            kir.Assign((row,), kir.total(kir.AsIndex(_ROW), within)),
-            kir.Assign((column,), kir.total(kir.AsIndex(_COLUMN), kir.Lanes("x", "x" not in self._masks))),
-        ]
-        if "y" in self._masks:
+        found: list[kir.Statement] = []
+        if not self._listed:
+            found.append(kir.Assign((within,), kir.Lanes("y", "y" not in self._masks)))
+            found.append(kir.Assign((row,), kir.total(kir.AsIndex(_ROW), within)))
+        lanes = kir.Lanes("x", "x" not in self._masks)
+        found.append(kir.Assign((column,), kir.total(kir.AsIndex(_COLUMN), lanes)))
+        if "y" in self._masks and not self._listed:
             found.append(kir.Assign((self._masks["y"],), kir.InRange("y", within, _ROWS)))
         if "x" in self._masks:
-            found.append(
-                kir.Assign((self._masks["x"],), kir.InRange("x", column, kir.Number(int(self.body.outer[1].size))))
-            )
+            end = kir.Number(int(self.body.outer[1].size))
+            found.append(kir.Assign((self._masks["x"],), kir.InRange("x", column, end)))
         return found
 
 
