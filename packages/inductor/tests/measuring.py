@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+import torch
 from attrs import define, evolve, field
 
-from flambeau_inductor.autotune import questions
+from flambeau_inductor.autotune import choice, questions
 from flambeau_inductor.devices import CUDA, registry
 from flambeau_runtime import Artifact, Store
 
@@ -19,11 +20,13 @@ Seconds = Callable[[Artifact, int, int], float | None]
 
 @define
 class Clock:
-    """``groups`` are the programs that were timed beside each other, in the order in which they were asked for. ``seconds`` tells what one takes, given its place
+    """``groups`` are the programs that were timed beside each other, in the order in which they were asked for. ``started`` are the devices for which the process was
+    started ahead. ``seconds`` tells what one takes, given its place
     in its group and the size of that; the same for all by default."""
 
     seconds: Seconds = lambda artifact, place, size: 1.0
     groups: list[list[Artifact]] = field(factory=list)
+    started: list[torch.device] = field(factory=list)
     store: Store = field(factory=lambda: Store(None))
 
     def time_groups(
@@ -46,6 +49,7 @@ def install(monkeypatch: pytest.MonkeyPatch, **facts) -> Clock:
     told = {"can_measure": lambda: True, "free_bytes": lambda device: 1 << 40, **facts}
     monkeypatch.setitem(registry._DEVICES._records, "cuda", evolve(CUDA, **told))
     monkeypatch.setattr(questions, "time_groups", clock.time_groups)
+    monkeypatch.setattr(choice, "start", clock.started.append)
     monkeypatch.setattr(questions, "default_store", lambda: clock.store)
     return clock
 

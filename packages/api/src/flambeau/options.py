@@ -64,7 +64,7 @@ _SPECS = (
     _spec(
         "coordinate_descent_tuning",
         False,
-        "with max_autotune: look around the fastest kernel for a faster one, one knob at a time, for half a minute at most",
+        "with max_autotune: look around the fastest kernel for a faster one, one knob at a time, for a few seconds",
     ),
     _spec("epilogue_fusion", True, "let the library's product of matrices do the activation after it (CUDA)"),
     _spec(

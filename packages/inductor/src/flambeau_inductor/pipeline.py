@@ -33,7 +33,7 @@ from torch import fx
 
 from flambeau_runtime import Artifact
 
-from .autotune.choice import ChooseGemm
+from .autotune.choice import ChooseGemm, start_measuring
 from .autotune.kernels import ChooseLaunches
 from .autotune.whole import Way, choose_way
 from .codegen.generate import generate
@@ -92,6 +92,7 @@ def compile_graph(
     """
     config = _config(options)
     context = context or CompileContext(config)
+    start_measuring(inputs, config)
     with context.stage("passes") as stage:
         if bodies_of(gm):
             gm = run_passes(gm, OPENING, context)

@@ -9,11 +9,14 @@ import measuring
 import pytest
 import torch
 from attrs import frozen
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from flambeau_inductor.autotune import questions
+from flambeau_inductor.autotune.choice import start_measuring
 from flambeau_inductor.autotune.progress import Progress
 from flambeau_inductor.autotune.questions import UNKNOWN, Question, answers, fastest
 from flambeau_inductor.codegen.tunable import bucket
+from flambeau_inductor.config import Config
 from flambeau_runtime.artifact import Artifact, Program
 
 CUDA = torch.device("cuda")
@@ -106,3 +109,15 @@ def test_progress_is_for_terminals(is_one, monkeypatch):
         assert "products" in text and "1/2" in text and "2/2" in text and "3/2" not in text
         # The line is gone in the end.
         assert text.endswith("\x1b[2K")
+
+
+def test_the_process_is_started_ahead_where_it_will_be_needed(clock):
+    inputs = [torch.empty(2, device="meta"), 3]
+    with FakeTensorMode():
+        with_gpu = [torch.empty(2, device="cuda"), *inputs]
+    start_measuring(with_gpu, Config())
+    assert clock.started == []
+    for option in ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise"):
+        start_measuring(with_gpu, Config(**{option: True}))
+    start_measuring(inputs, Config(max_autotune=True))
+    assert [device.type for device in clock.started] == ["cuda"] * 3

@@ -7,11 +7,13 @@ the library only where the model says that it is far faster: where sizes or stri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from attrs import define, field, frozen
+
+from flambeau_runtime.timing import start
 
 from ..codegen.triton.errors import UnsupportedKernel
 from ..codegen.triton.templates import product_kernel
@@ -37,6 +39,20 @@ def may_measure(device: torch.device, asked: bool) -> bool:
     if not asked or torch.are_deterministic_algorithms_enabled():
         return False
     return device_of(device).can_measure()
+
+
+def is_asked_to_measure(config: Config) -> bool:
+    """Whether anything is to be measured."""
+    return config.max_autotune or config.max_autotune_gemm or config.max_autotune_pointwise
+
+
+def start_measuring(inputs: Iterable[Any], config: Config) -> None:
+    """Start the process that times, where it will be needed: it is ready when the graph is lowered."""
+    if is_asked_to_measure(config):
+        places = {value.device for value in inputs if isinstance(value, torch.Tensor)}
+        for device in places:
+            if may_measure(device, True):
+                start(device)
 
 
 def may_look_up(config: Config) -> bool:

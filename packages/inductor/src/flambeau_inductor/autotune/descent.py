@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from attrs import define, field
 
-#: Programs that may be made, seconds, and rounds. A kernel is compiled in about a second on one core.
-MOST_PROGRAMS, MOST_SECONDS, MOST_ROUNDS = 256, 30.0, 4
+#: Programs that may be made, seconds after which no further round begins, and rounds. A kernel is compiled in about a second on one core.
+MOST_PROGRAMS, MOST_SECONDS, MOST_ROUNDS = 128, 4.0, 4
 
 Times = dict[Any, float | None]
 

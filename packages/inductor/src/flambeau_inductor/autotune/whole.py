@@ -22,7 +22,7 @@ from ..config import Config
 from ..devices import device_of
 from ..ir.graph import Graph
 from ..schedule import LaunchStep, Schedule
-from .choice import may_look_up, may_measure
+from .choice import is_asked_to_measure, may_look_up, may_measure
 from .questions import Question, answers
 
 #: Of a device's memory that is free, what the programs that are timed may take.
@@ -61,7 +61,7 @@ def choose_way(graph: Graph, plans: Sequence[Schedule], config: Config, finish: 
     device = _device(plans)
     if device is None:
         return DEFAULT
-    measures = may_measure(device, config.max_autotune or config.max_autotune_gemm or config.max_autotune_pointwise)
+    measures = may_measure(device, is_asked_to_measure(config))
     if not measures and not may_look_up(config):
         return DEFAULT
     asked = _asked(graph, plans, config)
