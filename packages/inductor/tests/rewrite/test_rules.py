@@ -101,6 +101,13 @@ class Cell:
         return fx.GraphModule({}, graph)
 
 
+def written_attention(q, k, v):
+    """A softmax over keys, of products in float16."""
+    return torch.softmax(q @ k.mT * 0.3, -1) @ v
+
+
+HEADS = [x.half() for x in floats((2, 32, 16), (2, 32, 16), (2, 32, 16))]
+
 LSTM = partial(Cell, aten._thnn_fused_lstm_cell.default, (1, 1, 4))
 GRU = partial(Cell, aten._thnn_fused_gru_cell.default, (1, 5))
 
@@ -163,6 +170,19 @@ CASES = {
         ),
         tolerance=1e-6,
         cuda=False,
+    ),
+    "attention_written_out": Case(
+        written_attention,
+        HEADS,
+        (
+            (lambda q, k, v: torch.softmax(q @ k.mT, 0) @ v, HEADS),
+            (lambda q, k, v: torch.softmax((q @ k.mT).cumsum(-1), -1) @ v, HEADS),
+            (lambda q, k, v: (lambda shares: shares @ v + shares.sum())(torch.softmax(q @ k.mT, -1)), HEADS),
+            (written_attention, [HEADS[0][:, :8], *HEADS[1:]]),
+            (written_attention, [x.float() for x in HEADS]),
+            (written_attention, [HEADS[0], *floats((2, 128 * 17, 16), (2, 128 * 17, 16), dtype=torch.float16)]),
+        ),
+        runs=False,
     ),
     "bias_of_a_convolution": Case(
         lambda x, w, b: F.conv2d(x, w, b).relu(),
@@ -268,6 +288,7 @@ def test_what_only_looks_alike_stays(name, number):
 
 
 SWITCHES = {
+    "attention_written_out": {"triton_kernels": False},
     "thnn_fused_lstm_cell": {"triton_kernels": False},
     "thnn_fused_gru_cell": {"triton_kernels": False},
     "bias_of_a_convolution": {"triton_kernels": False},

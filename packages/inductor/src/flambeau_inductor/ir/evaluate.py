@@ -163,8 +163,10 @@ class _Machine:
 
         operands = {name: self.window(ref) for name, ref in operation.operands.items()}
         for name, value in MEANINGS[operation.kind](operands, operation.facts, body).items():
-            out = operation.outs[name]
-            self.memory[out.name] = self._as_planned(out, value.to(out.layout.dtype))
+            out = operation.outs.get(name)
+            if out is not None:
+                value = value.to(out.layout.dtype).reshape(tuple(map(self.integer, out.layout.sizes)))
+                self.memory[out.name] = self._as_planned(out, value)
 
     def _nested(self, op: Nested, passed: Any, same: Any, slices: Any, length: int = 0) -> tuple[Any, ...]:
         first, last = (self.bodies[name] for name in (op.bodies[0], op.bodies[-1]))

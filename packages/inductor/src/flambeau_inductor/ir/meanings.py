@@ -23,7 +23,8 @@ _LN2 = math.log(2)
 def _attention(operands: Operands, facts: Mapping[str, Any], body: Body) -> dict[str, Tensor]:
     _, scores, _ = _scores(operands, facts, body, "kv")
     lse = scores.logsumexp(-1)
-    out = _shares(scores, lse) @ _spread(operands["v"], operands["q"])
+    shares = scores.softmax(-1) if "window" in facts else _shares(scores, lse)
+    out = shares @ _spread(operands["v"], operands["q"])
     return {"out": out, "lse": lse / _LN2, "peak": scores.amax(-1) / _LN2}
 
 
@@ -50,11 +51,22 @@ def _scores(operands: Operands, facts: Mapping[str, Any], body: Body, side: str)
     """The scaled products, the scores of pairs that take part (minus infinity elsewhere), and which do."""
     q = operands["q"].double()
     plain = q @ _spread(operands["k"], q).mT * facts["scale"]
-    blocks = (facts["query_block"], facts["key_block"])
-    keep = body("mask", {}) & _named(operands, side, plain.shape, blocks)
-    if f"full_{side}_num" in operands:
-        keep = keep | _named(operands, f"full_{side}", plain.shape, blocks)
-    scores = body("score", {"score": plain.float()}).double()
+    keep = body("mask", {})
+    if "window" in facts:
+        low, high = facts["window"]
+        distances = torch.arange(plain.shape[3]) - torch.arange(plain.shape[2]).unsqueeze(-1)
+        within = (distances >= (-math.inf if low is None else low)) & (
+            distances <= (math.inf if high is None else high)
+        )
+        keep = keep & within
+        score = torch.where(within, body("inner", {"score": plain.float()}), body("score", {"score": plain.float()}))
+    else:
+        blocks = (facts["query_block"], facts["key_block"])
+        keep = keep & _named(operands, side, plain.shape, blocks)
+        if f"full_{side}_num" in operands:
+            keep = keep | _named(operands, f"full_{side}", plain.shape, blocks)
+        score = body("score", {"score": plain.float()})
+    scores = score.double()
     return plain, torch.where(keep, scores, -math.inf), keep
 
 

@@ -6,7 +6,14 @@ truth value, and in gradients ``slope``, the gradient of what ``score`` takes, o
 
 A block mask says where ``mask`` has to be asked: of ``query_block`` by ``key_block`` pairs, for each block of queries ``kv_num`` blocks of keys, by number
 in ``kv_at``; ``full_kv_num`` and ``full_kv_at``, where they are given, name blocks in which all pairs take part. What is in no such block takes no part. ``q_num``
-and so on say the same for each block of keys. The fact ``aligned`` names operands whose buffers start at multiples of 16 bytes.
+and so on say the same for each block of keys.
+
+In its place there may be the fact ``window``: least and greatest distances from m to n (None: no end), of which all pairs take part, with ``inner`` for
+``score``; the fact ``precision`` then says how products of float32 are computed, ``far`` that
+scores may be of a size that no factor leaves finite, a row of which nothing takes part is NaN, and the result may have another shape, of
+the same elements in the same order.
+
+The fact ``aligned`` names operands whose buffers start at multiples of 16 bytes.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ class _Problem:
             "q": self.q,
             "k": self.k,
             "v": self.v,
-            **{n: _window(g, value) for n, value in more.items()},
+            **{n: window(g, value) for n, value in more.items()},
             **table,
         }
         facts = {
             "scale": self.scale,
             "query_block": self.blocks[0],
             "key_block": self.blocks[1],
-            "aligned": tuple(name for name, ref in operands.items() if _is_aligned(g, ref)),
+            "aligned": tuple(name for name, ref in operands.items() if is_aligned(g, ref)),
         }
         g.operations.append(Template(kind, operands, made, self.axes, bodies, facts, g.origins))
         return [TensorValue.of_ref(Ref.whole(buffer)) for buffer in made.values()]
@@ -101,10 +101,10 @@ def forward(
     """Results, logarithms of sums, and largest scores."""
     problem = _problem(g, q, k, v, block_mask, scale, ("kv",))
     bodies = {
-        "score": problem.body(score, ["score"], _read(g, score_with), torch.float32),
-        "mask": problem.body(block_mask[-1], [], _read(g, mask_with), torch.bool),
+        "score": problem.body(score, ["score"], read(g, score_with), torch.float32),
+        "mask": problem.body(block_mask[-1], [], read(g, mask_with), torch.bool),
     }
-    outs = {name: _layout(g, val) for name, val in zip(("out", "lse", "peak"), vals, strict=True)}
+    outs = {name: layout_of(g, val) for name, val in zip(("out", "lse", "peak"), vals, strict=True)}
     return tuple(problem.write(templates.ATTENTION, "kv", {}, outs, bodies))
 
 
@@ -117,15 +117,15 @@ def backward(
     if grad_out is None or grad_out.dtype is not q.dtype or out.dtype is not q.dtype or lse.dtype is not torch.float32:
         raise Decline("gradients of another type")
     problem = _problem(g, q, k, v, block_mask, scale, ("kv", "q"))
-    read = _read(g, score_with)
+    found = read(g, score_with)
     bodies = {
-        "score": problem.body(score, ["score"], read, torch.float32),
-        "mask": problem.body(block_mask[-1], [], _read(g, mask_with), torch.bool),
-        "slope": problem.body(joint, ["score", "slope"], read, torch.float32),
+        "score": problem.body(score, ["score"], found, torch.float32),
+        "mask": problem.body(block_mask[-1], [], read(g, mask_with), torch.bool),
+        "slope": problem.body(joint, ["score", "slope"], found, torch.float32),
     }
     less = _less(g, out, grad_out, grad_lse)
     more = {"grad": grad_out, "lse": lse, "less": less}
-    query, keys, values = (_layout(g, val) for val in vals[:3])
+    query, keys, values = (layout_of(g, val) for val in vals[:3])
     dq = problem.write(templates.ATTENTION_QUERY_GRADIENT, "kv", more, {"dq": query}, bodies)
     dk, dv = problem.write(templates.ATTENTION_KEY_GRADIENTS, "q", more, {"dk": keys, "dv": values}, bodies)
     return (*dq, dk, dv, (None,) * len(score_with))[: len(vals)]
@@ -151,7 +151,7 @@ def _problem(
         raise Decline("a scale known at run time")
     if q.dtype not in HALVES or {q.dtype, k.dtype, v.dtype} != {q.dtype} or len({q.device, k.device, v.device}) > 1:
         raise Decline("operands that are not of one type of 16 bits")
-    shapes = [_static(operand.sizes) for operand in (q, k, v)]
+    shapes = [static(operand.sizes) for operand in (q, k, v)]
     (batch, heads, queries, width), (kv_batch, kv_heads, keys, _), (*_, value_width) = shapes
     if kv_batch not in (1, batch) or not kv_heads or heads % kv_heads or shapes[2][:3] != shapes[1][:3]:
         raise Decline("shapes that do not fit")
@@ -159,7 +159,7 @@ def _problem(
         raise Decline("no elements, or heads that are too wide")
     sizes = {"b": batch, "h": heads, "m": queries, "n": keys}
     axes = tuple(Axis(Symbol(name, bound=g.expr(size)), g.expr(size)) for name, size in sizes.items())
-    query, key, value = (_window(g, operand) for operand in (q, k, v))
+    query, key, value = (window(g, operand) for operand in (q, k, v))
     blocks = (block_mask[-3], block_mask[-2])
     if not all(type(size) is int and size & -size >= templates.LEAST_SIDE for size in blocks):
         raise Decline("blocks of the mask that are no multiples of a product's block")
@@ -177,14 +177,14 @@ def _tables(g: Builder, block_mask: Sequence[Any], sizes: dict[str, int], blocks
             continue
         if not isinstance(value, TensorValue) or value.dtype is not torch.int32:
             raise Decline("a block mask of another type")
-        shape = _static(value.sizes)
+        shape = static(value.sizes)
         side = 1 if "_q" in f"_{name}" else 0
         rows = -(-sizes["mn"[side]] // blocks[side])
         if len(shape) != 3 + name.endswith("at") or shape[0] not in (1, sizes["b"]) or shape[1] not in (1, sizes["h"]):
             raise Decline("a block mask of another shape")
         if shape[2] < rows or 0 in shape:
             raise Decline("a block mask of another length")
-        found[name] = _window(g, value)
+        found[name] = window(g, value)
     for name in ("full_kv", "full_q"):
         if (f"{name}_num" in found) != (f"{name}_at" in found):
             raise Decline("a block mask of another shape")
@@ -214,7 +214,7 @@ def _less(g: Builder, out: TensorValue, grad: TensorValue, grad_lse: TensorValue
     return g.pointwise(less, *parts, sizes=total.sizes, dtype=torch.float32, device=out.device, compute=torch.float32)
 
 
-def _read(g: Builder, values: Sequence[Any]) -> list[Any]:
+def read(g: Builder, values: Sequence[Any]) -> list[Any]:
     """What a function reads besides: stored, as every point reads from it."""
     found: list[Any] = []
     for value in values:
@@ -229,29 +229,34 @@ def _read(g: Builder, values: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _window(g: Builder, value: TensorValue) -> Ref:
+def window(g: Builder, value: TensorValue) -> Ref:
     """Where an operand lies, in its buffer's own type."""
     ref = g.ref(value)
     if ref.dtype is not g.buffers[ref.buffer].layout.dtype:
         ref = g.realise(value, contiguous_strides(value.sizes))
-    _static((*ref.sizes, *ref.strides, ref.offset))
+    return checked(ref)
+
+
+def checked(ref: Ref) -> Ref:
+    """A window that kernels can address: known sizes, each head within 32 bits."""
+    static((*ref.sizes, *ref.strides, ref.offset))
     if sum((int(n) - 1) * int(s) for n, s in zip(ref.sizes[2:], ref.strides[2:], strict=True)) >= 2**31:
         raise Decline("a head beyond 32 bits")
     return ref
 
 
-def _static(values: Sequence[Expr]) -> list[int]:
+def static(values: Sequence[Expr]) -> list[int]:
     if not all(value.is_int for value in values):
         raise Decline("sizes known at run time")
     return [int(value) for value in values]
 
 
-def _layout(g: Builder, val: torch.Tensor) -> Layout:
+def layout_of(g: Builder, val: torch.Tensor) -> Layout:
     """How a result lies: as promised, if that is dense."""
     sizes = g.exprs(val.shape)
     return Layout(sizes, g.wanted_strides(val) or contiguous_strides(sizes), ZERO, val.dtype, val.device)
 
 
-def _is_aligned(g: Builder, ref: Ref) -> bool:
+def is_aligned(g: Builder, ref: Ref) -> bool:
     layout = g.buffers[ref.buffer].layout
     return layout.offset.is_int and int(layout.offset) * layout.dtype.itemsize % 16 == 0

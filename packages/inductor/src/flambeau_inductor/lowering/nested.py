@@ -21,7 +21,6 @@ from ..ir.graph import ConstantInput, ScalarInput, TensorInput
 from ..ir.layout import Layout, Ref, contiguous_strides, strides_in_order
 from ..ir.loops import Extern, Nested
 from ..ir.scalar import Scalar
-from . import attention
 from .associative import after_first, begun, first, running
 from .bodies import Bodies, Body, Form, Order, dense_order
 from .builder import Builder
@@ -29,6 +28,7 @@ from .fitting import Fitting
 from .registry import Decline
 from .steps import inputs_of, stepping, writing
 from .values import TensorValue
+from .written_attention import RULES as ATTENTION_RULES
 
 aten = torch.ops.aten
 
@@ -85,9 +85,9 @@ class _Call:
 def lower_nested(site: Site, args: Sequence[Any]) -> tuple[Any, ...]:
     """The results of a higher-order operator's node. Raises UnsupportedGraphError for one that has no rule."""
     target: Any = site.node.target
-    if target in attention.RULES:
+    if target in ATTENTION_RULES:
         try:
-            return attention.RULES[target](site.builder, site.results, *args)
+            return ATTENTION_RULES[target](site.builder, site.results, *args)
         except Decline as decline:
             raise UnsupportedGraphError(f"{target.name()}: {decline}") from decline
     rule = _RULES.get(target.name())

@@ -5,6 +5,7 @@ In: its node. Out: why not, "" where it does. Rules ask for sizes and types of o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -19,26 +20,37 @@ from ..errors import UnsupportedGraphError
 from ..expr import SymbolTable
 from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Template
-from .attention import RULES
 from .builder import Builder
 from .registry import Decline
 from .values import TensorValue
+from .written_attention import RULES as ATTENTION_RULES
 
 
 def declined(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> str:
     """Why ``node`` of ``gm`` is no template."""
-    vals = node.meta["val"]
+    return refusal(gm, node, node.target, node.args, node.meta["val"], context)
+
+
+def refusal(
+    gm: fx.GraphModule,
+    place: fx.Node,
+    target: Any,
+    operands: Sequence[Any],
+    vals: Sequence[Any],
+    context: CompileContext,
+) -> str:
+    """Why a call of ``target`` with results like ``vals`` would be none at ``place``; ``operands`` may hold bodies as they are."""
     device = vals[0].device
     write = writer_of(device_of(device).language(context.config)).templates
     if write is None:
         return "a processor without tensor cores"
     trial = Builder(context, SymbolTable())
-    trial.node = node
+    trial.node = place
     if not trial.may_loop(device):
         return "kernels are switched off"
     try:
-        args = fx.node.map_arg(node.args, lambda operand: _operand(trial, gm, operand))
-        RULES[node.target](trial, vals, *args)
+        args = fx.node.map_arg(tuple(operands), lambda operand: _operand(trial, gm, operand))
+        ATTENTION_RULES[target](trial, vals, *args)
         for operation in trial.operations:
             if isinstance(operation, Template):
                 write([operation])

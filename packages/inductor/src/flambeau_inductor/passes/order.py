@@ -6,7 +6,7 @@ another looks for. Rules of one op are tried in the order of the table.
 
 from __future__ import annotations
 
-from ..rewrite import attention, bias, cells, embedding_gradients, epilogues, split_products
+from ..rewrite import attention, bias, cells, embedding_gradients, epilogues, split_products, written_attention
 from ..rewrite.batch_products import batch_products
 from ..rewrite.channels_last import channels_last
 from ..rewrite.engine import RuleSet
@@ -22,7 +22,7 @@ TIDYING = RuleSet(remove_noops.RULES)
 #: What the library does at once, as what it stands for: before products are counted, whose parts it may read.
 OPENING_UP = RuleSet(cells.RULES)
 #: Operands and results of library calls; before layouts are assigned.
-LIBRARY_CALLS = RuleSet((*embedding_gradients.RULES, *attention.RULES, *bias.CONVOLUTIONS))
+LIBRARY_CALLS = RuleSet((*embedding_gradients.RULES, *attention.RULES, *written_attention.RULES, *bias.CONVOLUTIONS))
 #: Which products the library does, and what it does with them: last, on what the other passes left.
 PRODUCTS = RuleSet((*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES))
 

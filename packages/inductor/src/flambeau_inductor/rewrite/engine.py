@@ -27,6 +27,7 @@ from ..errors import InternalError
 from ..log import RULE_APPLIED, logger
 from ..passes.remove_dead import erase
 from .fakes import PROVENANCE, fake_mode_of, quietly
+from .names import fresh_name
 from .patterns import Bindings, Call, match, reach, with_argument
 
 #: Rewrites for each node that a graph began with; rules that go on and on are a fault of ours.
@@ -89,8 +90,10 @@ class Rule:
 
 @define
 class Editor:
-    """Makes nodes for one replacement; those that it made are ``made``."""
+    """Makes nodes for one replacement; those that it made are ``made``. They are of ``module``, which the bodies that they call become attributes of."""
 
+    module: fx.GraphModule
+    context: CompileContext
     graph: fx.Graph
     match: Match
     mode: FakeTensorMode
@@ -127,6 +130,15 @@ class Editor:
         args, kwargs = with_argument(root, name, value)
         node = self._insert(root, root.target, args, kwargs, None)
         node.meta = dict(root.meta)
+        return node
+
+    def body(self, body: fx.GraphModule) -> fx.Node:
+        """A nested graph as an operand, in front of the root."""
+        name = fresh_name(self.module, f"{self.match.root.name}_body")
+        self.module.add_module(name, body)
+        with self.graph.inserting_before(self.match.root):
+            node = self.graph.get_attr(name)
+        self.made.append(node)
         return node
 
     def _insert(self, before: fx.Node, target: Any, args: Any, kwargs: Any, val: Any) -> fx.Node:
@@ -166,13 +178,14 @@ class RuleSet:
 
     def run(self, gm: fx.GraphModule, context: CompileContext) -> bool:
         """Apply the rules to ``gm`` until none applies; whether one did. InternalError where there is no end to it."""
-        return _Run(gm.graph, context, self).all()
+        return _Run(gm, gm.graph, context, self).all()
 
 
 @define
 class _Run:
     """One table of rules on one graph."""
 
+    module: fx.GraphModule
     graph: fx.Graph
     context: CompileContext
     table: RuleSet
@@ -213,7 +226,7 @@ class _Run:
     def _replace(self, rule: Rule, found: Match, mode: FakeTensorMode) -> bool:
         root = found.root
         with ExitStack() as quiet:
-            editor = Editor(self.graph, found, mode, self.shared, quiet)
+            editor = Editor(self.module, self.context, self.graph, found, mode, self.shared, quiet)
             result = rule.replace(found, editor)
         if result is None:
             _forget(self.graph, editor.made)

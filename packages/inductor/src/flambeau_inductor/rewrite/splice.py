@@ -13,13 +13,14 @@ from typing import Any
 from torch import fx
 
 from .fakes import PROVENANCE
+from .names import fresh_name
 
 
 def splice(gm: fx.GraphModule, call: fx.Node, body: fx.GraphModule, operands: Sequence[Any], path: str = "") -> None:
     """Put ``body`` in the place of ``call``, which nothing but parts of it reads. ``path`` is the attribute that ``body`` is already."""
     copies: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), operands, strict=True))
     if not path and body.graph.find_nodes(op="get_attr"):
-        path = _fresh(gm, f"{call.name}_parts")
+        path = fresh_name(gm, f"{call.name}_parts")
         gm.add_module(path, body)
     notes = {key: value for key, value in call.meta.items() if key in PROVENANCE}
     with gm.graph.inserting_before(call):
@@ -53,11 +54,3 @@ def _replace(gm: fx.GraphModule, node: fx.Node, values: Any) -> None:
                 )
             gm.graph.erase_node(user)
     gm.graph.erase_node(node)
-
-
-def _fresh(gm: fx.GraphModule, name: str) -> str:
-    number, found = 0, name
-    while hasattr(gm, found):
-        number += 1
-        found = f"{name}_{number}"
-    return found

@@ -1,7 +1,8 @@
 """Attention with score and mask functions, and its gradients: no block of scores leaves the registers.
 
 In: ``Template``s of the three kinds. Out: kernels. Each program has a block of rows (of queries; of keys for the keys' gradients) and walks over the blocks of
-the other side that the block mask names: first those in which the mask function is asked, then the full ones. Sums are float32, products take 16 bits;
+the other side that the block mask names: first those in which the mask function is asked, then the full ones; or over those that a window of distances
+touches, of which those inside it are not asked. Sums are float32, products take 16 bits (or float32 in TF32, once or in three parts);
 exponentials are to the base 2. A position beyond the end stands where the last one does, so that what bodies look up exists.
 """
 
@@ -11,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
 from flambeau_runtime.triton_kernels import WAIT
 
@@ -43,9 +44,24 @@ class Shape:
     num_stages: int
 
 
+@frozen
+class Walk:
+    """A loop over steps. ``side`` is the table's that names its blocks, "" where it goes from ``first`` to ``last`` instead; ``score`` names the body, which is
+    asked the mask too unless the blocks are ``full``. ``inside``: no place is beyond the end."""
+
+    side: str = ""
+    first: str = ""
+    last: str = ""
+    score: str = "score"
+    full: bool = False
+    inside: bool = False
+
+
 #: Shapes by the larger head width, up to which each goes.
 FORWARD = {64: Shape(128, 128, 4, 3), 128: Shape(128, 64, 8, 3), 256: Shape(64, 32, 4, 3)}
 BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 64, 8, 2), 256: Shape(64, 32, 8, 2)}
+#: The same of float32.
+SINGLE = {64: Shape(64, 32, 4, 2), 128: Shape(64, 32, 8, 2), 256: Shape(32, 16, 8, 2)}
 
 
 def forward(template: Template, name: str) -> GeneratedKernel:
@@ -57,24 +73,27 @@ def forward(template: Template, name: str) -> GeneratedKernel:
         "total = tl.zeros([XBLOCK], tl.float32)",
         f"result = tl.zeros([XBLOCK, {w.wide('v')}], tl.float32)",
     ]
-    for full in w.tables("kv"):
-        w.begin(full, "kv")
+    for walk in w.walks("kv"):
+        w.begin(walk)
         w.load_step("k", "keys")
-        scores = w.scores("queries", "keys", full)
+        scores = w.scores("queries", "keys")
         w.body.line(f"higher = tl.maximum(peak, tl.max({scores}, 1))")
         # Rows of which nothing takes part yet have no maximum to subtract.
         w.body.line('base = tl.where(higher == float("-inf"), 0.0, higher)')
-        w.body.line(f"shares = tl.exp2({scores} - base[:, None])")
-        w.body.line("fade = tl.exp2(peak - base)")
+        times = f" * {_LOG2E!r}" if w.natural else ""
+        w.body.line(f"shares = tl.exp2(({scores} - base[:, None]){times})")
+        w.body.line(f"fade = tl.exp2((peak - base){times})")
         w.body.line("total = total * fade + tl.sum(shares, 1)")
         w.load_step("v", "values")
-        w.body.line(f"result = tl.dot(shares.to({w.dtype}), values, result * fade[:, None])")
+        w.body.line(f"result = tl.dot(shares.to({w.dtype}), values, result * fade[:, None]{w.precision})")
         w.body.line("peak = higher")
         w.end()
-    w.tail += ["result = result / tl.where(total == 0.0, 1.0, total)[:, None]"]
+    # A row of which nothing takes part is 0 under a block mask, and what 0 / 0 is where a program wrote the softmax out.
+    w.tail += [f"result = result / {'total' if w.windowed else 'tl.where(total == 0.0, 1.0, total)'}[:, None]"]
     w.store_rows("out", "result")
-    w.store_numbers("lse", "peak + tl.log2(total)")
-    w.store_numbers("peak", "peak")
+    for number, text in (("lse", "peak + tl.log2(total)"), ("peak", "peak")):
+        if number in w.outs:
+            w.store_numbers(number, text)
     return w.kernel()
 
 
@@ -85,13 +104,13 @@ def query_gradient(template: Template, name: str) -> GeneratedKernel:
     w.load_rows("grad", "grads")
     w.load_row_numbers()
     w.head += [f"dq = tl.zeros([XBLOCK, {w.wide('q')}], tl.float32)"]
-    for full in w.tables("kv"):
-        w.begin(full, "kv")
+    for walk in w.walks("kv"):
+        w.begin(walk)
         w.load_step("k", "keys")
-        shares = w.shares("queries", "keys", full, "logs[:, None]")
+        shares = w.shares("queries", "keys", "logs[:, None]")
         w.load_step("v", "values")
-        slope = w.slope("grads", "values", shares, "extra[:, None]", full)
-        w.body.line(f"dq = tl.dot({slope}.to({w.dtype}), keys, dq)")
+        slope = w.slope("grads", "values", shares, "extra[:, None]")
+        w.body.line(f"dq = tl.dot({slope}.to({w.dtype}), keys, dq{w.precision})")
         w.end()
     w.store_rows("dq", f"dq * {w.scale!r}")
     return w.kernel()
@@ -106,15 +125,15 @@ def key_gradients(template: Template, name: str) -> GeneratedKernel:
         f"dk = tl.zeros([XBLOCK, {w.wide('k')}], tl.float32)",
         f"dv = tl.zeros([XBLOCK, {w.wide('v')}], tl.float32)",
     ]
-    for full in w.tables("q"):
-        w.begin(full, "q")
+    for walk in w.walks("q"):
+        w.begin(walk)
         w.load_step("q", "queries")
         w.load_step_numbers()
-        shares = w.shares("keys", "queries", full, "logs")
+        shares = w.shares("keys", "queries", "logs")
         w.load_step("grad", "grads")
-        w.body.line(f"dv = tl.dot({shares}.to({w.dtype}), grads, dv)")
-        slope = w.slope("values", "grads", shares, "extra", full)
-        w.body.line(f"dk = tl.dot({slope}.to({w.dtype}), queries, dk)")
+        w.body.line(f"dv = tl.dot({shares}.to({w.dtype}), grads, dv{w.precision})")
+        slope = w.slope("values", "grads", shares, "extra")
+        w.body.line(f"dk = tl.dot({slope}.to({w.dtype}), queries, dk{w.precision})")
         w.end()
     w.store_rows("dk", f"dk * {w.scale!r}")
     w.store_rows("dv", "dv")
@@ -140,8 +159,15 @@ class _Writer:
         self.half = self.operands["q"].dtype
         self.dtype = type_text(self.half)
         self.scale = float(self.facts["scale"])
-        self.blocks = {"m": int(self.facts["query_block"]), "n": int(self.facts["key_block"])}
-        self.shape = self._fitted(shapes)
+        #: Whether the pairs that take part are those of a window, not of a block mask.
+        self.windowed = "window" in self.facts
+        names = {} if self.windowed else {"m": "query_block", "n": "key_block"}
+        self.blocks = {point: int(self.facts[fact]) for point, fact in names.items()}
+        self.walk = Walk()
+        #: Whether scores stay to the base e until their maximum is subtracted: some would be infinite to the base 2.
+        self.natural = bool(self.facts.get("far"))
+        self.precision = f", input_precision={self.facts['precision']!r}" if self.facts.get("precision") else ""
+        self.shape = self._fitted(shapes if self.half.itemsize == 2 else SINGLE)
         self.parameters = [*self.operands, *self.body.pointers.values(), *(f"out_{out}" for out in self.outs)]
         count = -(-self.sizes[self.row] // self.shape.rows)
         lanes = (batch, heads) if self.by_keys else (self.sizes["b"], self.sizes["h"])
@@ -181,9 +207,15 @@ class _Writer:
         """The shape for this width, in blocks that the mask's blocks are multiples of, with as many stages as shared memory holds."""
         width = max(self.wide("q"), self.wide("v"))
         shape = next(shape for limit, shape in shapes.items() if width <= limit)
-        rows = min(shape.rows, _power_in(self.blocks[self.row]), _power_above(self.sizes[self.row]))
-        step = min(shape.step, _power_in(self.blocks[self.place]), _power_above(self.sizes[self.place]))
-        both = 2 * (self.wide("q") + self.wide("v"))
+        rows, step = (
+            min(
+                most,
+                _power_above(self.sizes[point]),
+                *(_power_in(size) for at, size in self.blocks.items() if at == point),
+            )
+            for most, point in ((shape.rows, self.row), (shape.step, self.place))
+        )
+        both = self.half.itemsize * (self.wide("q") + self.wide("v"))
         while rows * step * self.body.pair_bytes > _PAIRS and step > LEAST_SIDE:
             step //= 2
         room = device_facts(self.template.device).shared - rows * both - _SCRATCH
@@ -194,9 +226,39 @@ class _Writer:
         """The head width of an operand, as a power of two."""
         return _power_above(int(self.operands[operand].sizes[-1]))
 
-    def tables(self, side: str) -> Sequence[bool]:
-        """The walks: over partial blocks, and over full ones where the block mask has any."""
-        return (False, True) if f"full_{side}_num" in self.operands else (False,)
+    def walks(self, side: str) -> Sequence[Walk]:
+        """Over partial blocks, and over full ones where the block mask has any; of a window, before, inside and behind what holds for all rows."""
+        if self.windowed:
+            return self._window()
+        partial = Walk(side, inside=self._fits(self.place, self.shape.step))
+        return (partial, evolve(partial, full=True)) if f"full_{side}_num" in self.operands else (partial,)
+
+    def _window(self) -> Sequence[Walk]:
+        """Steps begin at multiples of their length. The variables: where steps begin and end, and between which no pair is outside."""
+        low, high = self.facts["window"]
+        if self.by_keys:
+            low, high = (None if end is None else -end for end in (high, low))
+        size, step = self.sizes[self.place], self.shape.step
+        first = "0" if low is None else f"tl.maximum(start + {low}, 0) // {step} * {step}"
+        last = str(size) if high is None else f"tl.minimum(start + {self.shape.rows + high}, {size})"
+        whole = size // step * step
+        inner = (
+            "begin"
+            if low is None
+            else f"tl.maximum((start + {self.shape.rows - 1 + low} + {step - 1}) // {step} * {step}, begin)"
+        )
+        outer = str(whole) if high is None else f"tl.minimum((start + {high + 1}) // {step} * {step}, {whole})"
+        self.head += [
+            f"begin = {first}",
+            f"end = {last}",
+            f"inner = tl.minimum({inner}, tl.maximum(end, begin))",
+            f"outer = tl.maximum({outer}, inner)",
+        ]
+        walks = [Walk(first="inner", last="outer", score="inner", full=True, inside=True)]
+        partial = Walk(first="begin", last="inner", inside=size % step == 0)
+        walks = [partial, *walks] if low is not None else walks
+        behind = high is not None or size % step
+        return [*walks, evolve(partial, first="outer", last="end")] if behind else walks
 
     def _inside(self, text: str, point: str, block: int) -> str:
         """A position, that of the last one for those beyond."""
@@ -205,7 +267,7 @@ class _Writer:
     def _fits(self, point: str, block: int) -> bool:
         """Whether no block of positions goes beyond the end."""
         size = self.sizes[point]
-        if point == self.row or size % block:
+        if point == self.row or size % block or self.windowed:
             return size % block == 0
         tables = (ref for name, ref in self.operands.items() if name.endswith("_at"))
         named = max(int(table.sizes[3]) for table in tables)
@@ -274,12 +336,21 @@ class _Writer:
 
     def store_rows(self, name: str, text: str) -> None:
         """A result of the program's rows."""
-        ref = Ref.whole(self.outs[name])
+        ref = self._result(name)
         columns, exists = self._columns(name, ref)
         masks = [f"(xi < {self.sizes[self.row]})[:, None]"] if self.sizes[self.row] % self.shape.rows else []
         mask = " & ".join([*masks, *([f"({exists})"] if exists else [])])
         pointer = f"{self._base(f'out_{name}', ref, self._lanes(name))} + ({_times('xi[:, None]', ref.strides[2])} + {columns})"
         self.tail.append(f"tl.store({pointer}, ({text}).to({type_text(ref.dtype)}){', mask=' + mask if mask else ''})")
+
+    def _result(self, name: str) -> Ref:
+        """Where a result lies, by batch and head; that of written attention has one dimension for both."""
+        ref = Ref.whole(self.outs[name])
+        if len(ref.sizes) == 4:
+            return ref
+        heads, (lane, *strides) = self.sizes["h"], ref.strides
+        sizes: list[ex.Expr | int] = [self.sizes["b"], heads, *ref.sizes[1:]]
+        return evolve(ref, sizes=sizes, strides=(lane * heads, lane, *strides))
 
     def store_numbers(self, name: str, text: str) -> None:
         """One number for each row."""
@@ -295,9 +366,20 @@ class _Writer:
         if line not in self.pointers:
             self.pointers.append(line)
 
-    def begin(self, full: bool, side: str) -> None:
-        """Enter the walk over the blocks that a table names. The next block's number is read a step ahead."""
-        prefix = f"full_{side}" if full else side
+    def begin(self, walk: Walk) -> None:
+        """Enter a loop."""
+        self.walk = walk
+        if walk.side:
+            self._begin_blocks(f"full_{walk.side}" if walk.full else walk.side)
+        else:
+            self.loops += [f"for place in range({walk.first}, {walk.last}, RBLOCK):"]
+            self.body.begin()
+            self.body.line("ri = place + tl.arange(0, RBLOCK)")
+        self.body.line(f"places = {'ri' if walk.inside else f'tl.minimum(ri, {self.sizes[self.place] - 1})'}")
+        self.body.line(f"{self.place} = places[None, :]")
+
+    def _begin_blocks(self, prefix: str) -> None:
+        """The walk over the blocks that a table names. The next block's number is read a step ahead."""
         block, size = self.blocks[self.place], self.sizes[self.place]
         pieces = -(-min(block, size) // self.shape.step)
         number, table = self.operands[f"{prefix}_num"], self.operands[f"{prefix}_at"]
@@ -307,6 +389,7 @@ class _Writer:
             f"steps = {_times('blocks', ex.Int(pieces))}",
             f"table = {self._base(f'{prefix}_at', table, ('b', 'h'))} + {_times(row, table.strides[2])}",
             "following = tl.load(table, mask=steps > 0, other=0)",
+            "for step in range(0, steps):",
         ]
         self.body.begin()
         ahead = "(step + 1)" if pieces == 1 else f"((step + 1) // {pieces})"
@@ -315,34 +398,34 @@ class _Writer:
         self.body.line(
             f"following = tl.load(table + {_times(ahead, table.strides[3])}, mask=step + 1 < steps, other=0)"
         )
-        self.body.line(f"places = {self._inside('ri', self.place, self.shape.step)}")
-        self.body.line(f"{self.place} = places[None, :]")
 
     def end(self) -> None:
         """Leave it."""
-        self.loops += ["for step in range(0, steps):", *("    " + line for line in self.body.lines)]
+        self.loops += ["    " + line for line in self.body.lines]
 
-    def scores(self, first: str, second: str, full: bool) -> str:
-        """The scores of a block to the base 2, minus infinity for what takes no part."""
-        plain = is_plain(self.template.bodies["score"], "score")
-        factor = self.scale * _LOG2E if plain else self.scale
-        self.body.line(f"plain = tl.dot({first}, tl.trans({second})) * {factor!r}")
+    def scores(self, first: str, second: str) -> str:
+        """The scores of a block, to the base 2 unless they are ``natural``, minus infinity for what takes no part."""
+        plain = is_plain(self.template.bodies[self.walk.score], "score")
+        factor = self.scale * _LOG2E if plain and not self.natural else self.scale
+        times = "" if factor == 1.0 else f" * {factor!r}"
+        self.body.line(f"plain = tl.dot({first}, tl.trans({second}){self.precision}){times}")
         scores = "plain"
         if not plain:
-            scores = self.body.value("score", {"score": "plain"}, torch.float32)
-            self.body.line(f"scaled = {scores} * {_LOG2E!r}")
-            scores = "scaled"
-        return self._kept(scores, full, 'float("-inf")')
+            scores = self.body.value(self.walk.score, {"score": "plain"}, torch.float32)
+            if not self.natural:
+                self.body.line(f"scaled = {scores} * {_LOG2E!r}")
+                scores = "scaled"
+        return self._kept(scores, 'float("-inf")')
 
-    def shares(self, first: str, second: str, full: bool, lse: str) -> str:
+    def shares(self, first: str, second: str, lse: str) -> str:
         """What each pair had of its row's sum."""
-        scores = self.scores(first, second, full)
+        scores = self.scores(first, second)
         self.body.line(f"shares = tl.exp2({scores} - {lse})")
         return "shares"
 
-    def slope(self, first: str, second: str, shares: str, less: str, full: bool) -> str:
+    def slope(self, first: str, second: str, shares: str, less: str) -> str:
         """The gradient of the products, without their scale."""
-        self.body.line(f"slope = {shares} * (tl.dot({first}, tl.trans({second})) + {less})")
+        self.body.line(f"slope = {shares} * (tl.dot({first}, tl.trans({second}){self.precision}) + {less})")
         if is_plain(self.template.bodies["slope"], "slope"):
             return "slope"
         plain = "plain"
@@ -350,14 +433,14 @@ class _Writer:
             self.body.line(f"unscaled = plain * {math.log(2)!r}")
             plain = "unscaled"
         slope = self.body.value("slope", {"score": plain, "slope": "slope"}, torch.float32)
-        return self._kept(slope, full, "0.0")
+        return self._kept(slope, "0.0")
 
-    def _kept(self, value: str, full: bool, other: str) -> str:
+    def _kept(self, value: str, other: str) -> str:
         """A block with ``other`` for pairs that take no part."""
         keep = []
-        if not full and not always(self.template.bodies["mask"]):
+        if not self.walk.full and not always(self.template.bodies["mask"]):
             keep.append(self.body.value("mask", {}, torch.bool))
-        if not self._fits(self.place, self.shape.step):
+        if not self.walk.inside:
             keep.append(f"(ri < {self.sizes[self.place]})[None, :]")
         if not keep:
             return value

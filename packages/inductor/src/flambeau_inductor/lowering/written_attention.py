@@ -1,0 +1,203 @@
+"""Attention that a program writes out, as a template: products, what is done to them, a softmax, products.
+
+In: an ``attend`` node, which ``rewrite/written_attention.py`` makes. Out: a ``Template`` whose scores are computed as the program computes them, roundings
+included, at each pair's position; what masks leave out by position alone is not visited (``distances.py``). ``Decline`` says why there is no such kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import fx
+from torch._ops import HigherOrderOperator
+
+from ..devices import device_of
+from ..expr import ZERO, Expr, Int, Symbol, free_symbols, known_eq, linear
+from ..ir import scalar as sc
+from ..ir import templates
+from ..ir.layout import Ref
+from ..ir.loops import Axis, Template
+from ..ir.scalar import Scalar
+from ..ops.dtypes import HALVES
+from . import attention
+from .attention import checked, is_aligned, layout_of, read, static, window
+from .builder import Builder
+from .distances import window_of
+from .inlined import inlined
+from .registry import Decline
+from .values import TensorValue
+
+
+class Attend(HigherOrderOperator):
+    """``(q, k, v, heads, before, after, dim, reads) -> (out,)``: ``softmax(before(q @ k, *reads), dim)``, laid out by ``after``, times ``v``.
+
+    ``q`` is (batch times heads, m, width), ``k`` (…, width, n), ``v`` (…, n, width of values), as ``bmm`` takes them. ``before`` is a graph of the products and
+    ``reads``, ``after`` one of the softmax's result, of views and conversions. No program has it: it stands between a rewrite and lowering.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("flambeau_attend")
+
+    def __call__(self, *args: Any) -> Any:
+        """It is never run."""
+        raise NotImplementedError("attention that is to be a template")
+
+
+ATTEND = Attend()
+#: Triton's name for products of float32 that are as exact as float32: the sum of three of TF32.
+_EXACT = "tf32x3"
+
+
+@frozen
+class _Points:
+    """The points of a template, and what they are in the program's tensors of (batch times heads, m, n)."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def symbols(self) -> tuple[Expr, ...]:
+        """b, h, m, n."""
+        return tuple(axis.symbol for axis in self.axes)
+
+    def lane(self) -> Expr:
+        """The number of a head among those of all batches."""
+        # What there is one of is always at 0.
+        b, h = (ZERO if int(axis.size) == 1 else axis.symbol for axis in self.axes[:2])
+        return b * self.axes[1].size + h
+
+
+def attend(
+    g: Builder, vals: Sequence[Any], q: TensorValue, k: TensorValue, v: TensorValue, heads: int, before: fx.GraphModule,
+    after: fx.GraphModule, dim: int, reads: Sequence[Any],
+) -> tuple[TensorValue, ...]:  # fmt: skip
+    """The result, as ``bmm`` gives it."""
+    lanes, queries, width = static(q.sizes)
+    keys, of_values = static(v.sizes)[1:]
+    if q.dtype not in (*HALVES, torch.float32) or {q.dtype, k.dtype, v.dtype} != {q.dtype}:
+        raise Decline("operands of several types, or of one that no product takes")
+    if lanes % heads or not lanes * queries * keys * width * of_values:
+        raise Decline("no elements")
+    if max(width, of_values) > templates.WIDEST_HEAD:
+        raise Decline("heads that are too wide")
+    sizes = {"b": lanes // heads, "h": heads, "m": queries, "n": keys}
+    points = _Points(tuple(Axis(Symbol(name, bound=g.expr(size)), g.expr(size)) for name, size in sizes.items()))
+    score = _score(g, points, q, before, after, dim, reads)
+    *_, row, column = points.symbols
+    within = window_of(score, row, column, (queries, keys))
+    precision = _precision(q)
+    if precision == _EXACT and (within.low, within.high) == (None, None):
+        # Three products of TF32 are not certainly faster than the library's of float32 where no block is left out.
+        raise Decline("products of float32 of all pairs")
+    query, repeated = _operand(g, q, points, "m", 1)
+    if repeated > 1:
+        query, _ = _operand(g, q, points, "m", 1, copied=True)
+    key, value = _operand(g, k, points, "n", 2), _operand(g, v, points, "n", 1)
+    if key[1] != value[1]:
+        key, value = _operand(g, k, points, "n", 2, copied=True), _operand(g, v, points, "n", 1, copied=True)
+    operands = {"q": query, "k": key[0], "v": value[0]}
+    facts = {
+        "scale": 1.0,
+        "window": (within.low, within.high),
+        "precision": precision,
+        "far": within.is_far,
+        "aligned": tuple(name for name, ref in operands.items() if is_aligned(g, ref)),
+    }
+    bodies = {"score": score, "inner": within.inner, "mask": sc.constant(True, torch.bool)}
+    out = g.new_buffer(layout_of(g, vals[0]))
+    g.operations.append(Template(templates.ATTENTION, operands, {"out": out}, points.axes, bodies, facts, g.origins))
+    return (TensorValue.of_ref(Ref.whole(out)),)
+
+
+#: By operator: those in torch's schema, and this one.
+RULES: dict[Any, Callable[..., tuple[Any, ...]]] = {**attention.RULES, ATTEND: attend}
+
+
+def _precision(q: TensorValue) -> str:
+    """How products of float32 are computed: in three products of TF32, whose error is about that of float32, where eager does not round to TF32 itself."""
+    if q.dtype is not torch.float32:
+        return ""
+    return "tf32" if device_of(q.device).libraries.rounds_products() else _EXACT
+
+
+def _score(
+    g: Builder, points: _Points, q: TensorValue, before: fx.GraphModule, after: fx.GraphModule, dim: int, reads: Any
+) -> Scalar:
+    """What goes into the softmax, at a pair's position, of the value "score"."""
+    lanes, (*_, row, column) = points.lane(), points.symbols
+    at = (lanes, row, column)
+    batch, heads, *pairs = (axis.size for axis in points.axes)
+    sizes = [batch * heads, *pairs]
+
+    def product(index: tuple[Expr, ...]) -> Scalar:
+        if not all(map(known_eq, index, at)):
+            raise Decline("scores that are not at the place of their product")
+        return g.convert(sc.reduced("score", torch.float32), q.dtype)
+
+    places: list[tuple[Expr, ...]] = []
+    (given,) = after.graph.find_nodes(op="placeholder")
+
+    def share(index: tuple[Expr, ...]) -> Scalar:
+        places.append(index)
+        return g.convert(sc.reduced("share", torch.float32), given.meta["val"].dtype)
+
+    val = given.meta["val"]
+    laid_out = inlined(g, after, [g.lazy(g.exprs(val.shape), val.dtype, q.device, share)])
+    laid_out.at(at)
+    (place,) = set(places)
+    others = [e for d, e in enumerate(place) if d != dim % len(place)]
+    if not known_eq(place[dim], column) or any(column in free_symbols(e) for e in others):
+        raise Decline("a softmax that is not over keys")
+    result = inlined(g, before, [g.lazy(sizes, q.dtype, q.device, product), *read(g, reads)])
+    found = g.convert(result.at(place), torch.float32)
+    if any(node.kind == "parameter" for node in sc.walk(found)):
+        raise Decline("a score that reads a number known at run time")
+    return found
+
+
+def _operand(
+    g: Builder, value: TensorValue, points: _Points, point: str, rows_at: int, *, copied: bool = False
+) -> tuple[Ref, int]:
+    """Where an operand lies as (batch, heads, rows, width), and how many of the queries' heads share one of its own. Its rows are dimension ``rows_at``.
+
+    What a copy is of is read itself, and heads that were repeated are not, unless the operand is to be ``copied``.
+    """
+    batch, heads = (axis.size for axis in points.axes[:2])
+    rows = points.axes["bhmn".index(point)]
+    columns_at = 3 - rows_at
+    width = value.sizes[columns_at]
+    if not copied and value.known_ref() is None:
+        column = Symbol("d", bound=width)
+        index = {0: points.lane(), rows_at: rows.symbol, columns_at: column}
+        scalar = value.at(tuple(index[d] for d in range(3)))
+        found = None
+        if scalar.kind == "load" and scalar.dtype is g.buffers[scalar.buffer].layout.dtype:
+            found = _affine(scalar.index, (*points.symbols[:2], rows.symbol, column))
+        if found is not None:
+            offset, strides, shared = found
+            layout = g.buffers[scalar.buffer].layout
+            sizes = (batch, g.expr(int(heads) // shared), rows.size, width)
+            return checked(Ref(scalar.buffer, sizes, strides, g.expr(offset), layout.dtype, layout.device)), shared
+    ref = window(g, value)
+    lanes, *others = ref.strides
+    strides = [lanes * heads, lanes, others[rows_at - 1], others[columns_at - 1]]
+    return checked(Ref(ref.buffer, (batch, heads, rows.size, width), strides, ref.offset, ref.dtype, ref.device)), 1
+
+
+def _affine(e: Expr, symbols: Sequence[Expr]) -> tuple[int, list[Expr], int] | None:
+    """The offset and strides of an index, and by what the second symbol, the head, is divided in it; None where it is not of that form."""
+    constant, terms = linear(e)
+    strides, shared = dict.fromkeys(symbols, 0), 1
+    head = symbols[1]
+    for term, factor in terms:
+        symbol = term
+        if term.op == "floordiv" and term.args[0] is head and term.args[1].is_int:
+            symbol, shared = head, int(term.args[1])
+        if strides.get(symbol, factor) != 0 or factor < 0:
+            return None
+        strides[symbol] = factor
+    if shared > 1 and (head.bound is None or int(head.bound) % shared):
+        return None
+    return constant, [Int(strides[symbol]) for symbol in symbols], shared
