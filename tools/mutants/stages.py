@@ -163,7 +163,8 @@ STAGES = (
     ),
     Stage(
         "kernels", _below(_INDUCTOR, "codegen/cpp/generate.py", "codegen/cpp/statements.py", "codegen/cpp/reduce.py", "codegen/cpp/emit.py",
-                          "codegen/cpp/loops.py", "codegen/cpp/narrow.py", "codegen/cpp/dtypes.py"), 16,
+                          "codegen/cpp/loops.py", "codegen/cpp/narrow.py", "codegen/cpp/dtypes.py", "codegen/cpp/function.py",
+                          "codegen/cpp/print.py", "codegen/cpp/spell.py"), 16,
         (f"{_I}/codegen/cpp", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
@@ -251,7 +252,7 @@ STAGES = (
         (f"{_I}/autotune",),
     ),
     Stage(
-        "kernel_ir", _below(_INDUCTOR, *(f"kernel_ir/{name}.py" for name in ("pipelining", "rules", "statements", "substitute", "values", "verify"))), 12,
+        "kernel_ir", _below(_INDUCTOR, *(f"kernel_ir/{name}.py" for name in ("pipelining", "rules", "statements", "strides", "substitute", "values", "verify"))), 12,
         (f"{_I}/kernel_ir", f"{_I}/golden"),
     ),
     Stage(

@@ -30,7 +30,7 @@ def texts_of(name: str, folder: Path) -> str:
     compile_graph(gm, inputs, context=CompileContext(config))
     parts = {stage: (folder / f"{stage}.txt").read_text() for stage in STAGES}
     if not parts["kernels"]:
-        del parts["kernels"]  # of C++ there is none yet
+        del parts["kernels"]  # of templates there is none yet
     parts["program"] = parts["program"].partition("\n")[2]
     return "\n".join(f"======== {stage}\n{text.strip()}\n" for stage, text in parts.items())
 

@@ -20,7 +20,7 @@ class GeneratedKernel:
     expressions or parameter names, passed in that order, with ``scalar_kinds`` "i" or "f" each. ``extent`` is the parallel
     size and ``grain`` the fewest iterations worth a thread; ``in_grid``: a launch names that many programs. ``checks`` are the messages of
     status codes. ``code`` is equal for kernels that say the same under other names. ``kernels`` are the functions in the kernel IR, where the
-    generator has it.
+    generator has it, ``functions`` the support functions that they call, where which of those are shipped depends on it.
     """
 
     name: str
@@ -36,6 +36,7 @@ class GeneratedKernel:
     code: Hashable = field(default=None, eq=False, repr=False)
     in_grid: bool = False
     kernels: tuple[Kernel, ...] = field(default=(), eq=False, repr=False)
+    functions: frozenset[str] = field(default=frozenset(), eq=False, repr=False)
 
 
 def with_shared_sources(kernels: Iterable[GeneratedKernel]) -> list[GeneratedKernel]:

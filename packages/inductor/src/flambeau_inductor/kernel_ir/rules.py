@@ -25,12 +25,14 @@ from .values import (
     ROW,
     AlignDown,
     All,
+    AnyLane,
     Arith,
     AsIndex,
     BlockSize,
     Broadcast,
     Call,
     Cast,
+    Combine,
     Full,
     Index,
     InRange,
@@ -53,6 +55,10 @@ _HALVES = (torch.float16, torch.bfloat16)
 _HALVES_ALLOWED = frozenset({"to_dtype", "where"})
 #: Reductions that a machine has.
 _OWN_KINDS = frozenset({"sum", "xor_sum", "max", "min"})
+#: Reductions whose result is where an extreme lies.
+PLACED = frozenset({"argmax", "argmin"})
+#: What running results are combined by.
+KINDS = frozenset({"sum", "prod", "xor_sum", "max", "min", "any", "all", "logaddexp"}) | PLACED
 
 
 def spread(node: Node) -> Tiles:
@@ -85,7 +91,7 @@ def _nothing(node: Node, kernel: Kernel) -> None:
 
 
 def _block_size(node: BlockSize, kernel: Kernel) -> None:
-    if node.tile not in dict(kernel.blocks):
+    if node.tile not in kernel.tiles:
         _refuse(node, "there is no such block")
 
 
@@ -128,7 +134,7 @@ def _in_range(node: InRange, kernel: Kernel) -> None:
         _refuse(node, "of something that is no position or no size")
 
 
-def _no_lane(node: NoLane, kernel: Kernel) -> None:
+def _some_lane(node: NoLane | AnyLane, kernel: Kernel) -> None:
     if node.mask.dtype is not torch.bool:
         _refuse(node, "of something that is no mask")
 
@@ -197,11 +203,26 @@ def _call(node: Call, kernel: Kernel) -> None:
         _refuse(node, f"varies along {sorted(spread(node) - _union(node.operands))}, no operand does")
 
 
+def _combine(node: Combine, kernel: Kernel) -> None:
+    if node.kind not in KINDS:
+        _refuse(node, f"nothing combines by {node.kind}")
+    count = 2 if node.kind in PLACED else 1
+    if len(node.old) != count or len(node.new) != count:
+        _refuse(node, f"takes {count} and {count} operands")
+    if node.new[0].dtype != node.old[0].dtype:
+        _refuse(node, f"{node.new[0].dtype} with {node.old[0].dtype}")
+    if any(part.dtype != INDEX for part in node.new[1:]):
+        _refuse(node, "a place is no position")
+    if node.mask is not None and node.mask.dtype is not torch.bool:
+        _refuse(node, "its mask is no truth value")
+    _along(node, *node.old, *node.new)
+
+
 def _reduce(node: Reduce | Scan, kernel: Kernel) -> None:
     operands = node.operands if isinstance(node, Reduce) else (node.value,)
     if ROW not in kernel.tiles or any(spread(part) != frozenset(kernel.tiles) for part in operands):
         _refuse(node, "an operand is no whole block")
-    if isinstance(node, Reduce) and (len(operands) == 2) != bool(node.spare):
+    if isinstance(node, Reduce) and (node.spare or node.kind in PLACED) and len(operands) != 2:
         _refuse(node, "an extreme and its place are two results")
     if not node.function and node.kind not in _OWN_KINDS:
         _refuse(node, f"no machine reduces by {node.kind} itself")
@@ -216,7 +237,8 @@ _RULES: dict[type, Callable[[Any, Kernel], None]] = {
     Arith: _arith,
     All: _all,
     InRange: _in_range,
-    NoLane: _no_lane,
+    NoLane: _some_lane,
+    AnyLane: _some_lane,
     AlignDown: _align_down,
     Full: _full,
     Cast: _nothing,
@@ -226,6 +248,7 @@ _RULES: dict[type, Callable[[Any, Kernel], None]] = {
     Op: _op,
     Call: _call,
     Load: _nothing,
+    Combine: _combine,
     Reduce: _reduce,
     Scan: _reduce,
 }

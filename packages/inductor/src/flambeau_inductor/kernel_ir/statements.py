@@ -6,6 +6,8 @@ longer than it lasts.
     Assign, Update, Alias          a new variable; another value for one that is there; a pointer to elements of another type
     Store, Atomic, Check           memory; an index that is reported when it is out of range
     If, For, Pipelined             blocks
+    Points, ForLanes, Squares      the points of a call; lanes side by side; squares of lanes that are turned on their way
+    Begin, LocalArray, RunInPlace  running results; memory of a call; what a stretch of it comes to, element by element
     Run, Return                    another kernel, of a combined one; the end of the program
     Wait, Barrier                  until earlier kernels are done; until all threads of a program are here
     Text                           a line of a template, in the generator's language
@@ -14,16 +16,18 @@ longer than it lasts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from .values import INDEX, NO_TILES, Node, Pointer, Tiles, Variable
+from .values import INDEX, NO_TILES, Index, Node, Number, Pointer, Tiles, Variable
+
+ZERO: Final = Number(0)
 
 
 @frozen
 class Assign:
-    """New variables; several where a ``Call`` has several results."""
+    """New variables; several where a ``Call`` or a ``Combine`` has several results."""
 
     targets: tuple[Variable, ...]
     value: Node
@@ -71,8 +75,8 @@ class Atomic:
 class Check:
     """Report where ``position`` is not in ``[0, size)`` although all of ``masks`` hold."""
 
-    position: Variable
-    size: Variable
+    position: Node
+    size: Node
     masks: tuple[Node, ...] = ()
 
 
@@ -89,13 +93,14 @@ class If:
 
 @frozen
 class For:
-    """``body`` for ``variable`` = 0, ``step``, … below ``stop``. ``carried``: the variables from outside that ``body`` updates."""
+    """``body`` for ``variable`` = ``start``, and ``step`` further each time, below ``stop``. ``carried``: the variables from outside that ``body`` updates."""
 
     variable: Variable
     stop: Node
     step: Node
     body: Block
     carried: tuple[Variable, ...] = ()
+    start: Node = ZERO
 
 
 @frozen
@@ -111,6 +116,109 @@ class Pipelined:
     ahead: Block
     body: Block
     moves: tuple[tuple[Variable, Variable], ...]
+
+
+@frozen
+class Points:
+    """``body`` for each point of the call's slice of a space, in row-major order; ``axes``: the coordinates and how many there are of each. Without axes
+    there is one point."""
+
+    axes: tuple[tuple[Variable, Node], ...]
+    body: Block
+
+
+@frozen
+class Accumulator:
+    """Running results of a reduction of ``kind``: a value, or a value and its place, which is -1 where there is none yet. They begin as ``start``."""
+
+    kind: str
+    targets: tuple[Variable, ...]
+    start: Node
+
+
+@frozen
+class Begin:
+    """Accumulators that a loop over lanes carries, or one over points. ``label`` is what they are called together."""
+
+    label: str
+    accumulators: tuple[Accumulator, ...]
+
+    @property
+    def targets(self) -> tuple[Variable, ...]:
+        """The variables that begin here."""
+        return tuple(target for part in self.accumulators for target in part.targets)
+
+
+@frozen
+class ForLanes:
+    """``body`` for blocks of as many lanes as a register has, from ``start`` below ``stop`` along the tile of ``position``. ``mask`` holds in the lanes
+    that are below ``stop``: all of them but in the last block, for which ``body`` is there a second time.
+
+    ``carried``: the accumulators that ``body`` updates. ``parts``: with 0 it does so in place; else that many blocks side by side, which do not wait for each
+    other, have accumulators of their own, which are combined with the carried ones at the end. ``label`` names the body.
+    """
+
+    label: str
+    position: Variable
+    mask: Variable
+    start: Node
+    stop: Node
+    body: Block
+    carried: tuple[Variable, ...] = ()
+    parts: int = 0
+
+
+@frozen
+class Panel:
+    """A square of lanes and rows in memory of the call, ``array``, whose rows lie one after the other there. In ``memory`` the rows lie side by side and
+    the lanes ``step`` apart; ``index`` is where its first element lies. ``stored``: it is written there behind the body, else read before it."""
+
+    array: Pointer
+    memory: Pointer
+    index: Index
+    step: Node
+    stored: bool
+
+
+@frozen
+class Squares:
+    """``body`` for each row of squares of lanes: all positions below ``size`` along the tile of ``position``, ``chunk`` of them before the next rows, and
+    the rows ``row_position`` from ``start`` below ``stop``. ``row`` counts the rows of the square; ``panels`` are turned before or behind them."""
+
+    label: str
+    position: Variable
+    mask: Variable
+    size: Node
+    chunk: int
+    row_position: Variable
+    start: Node
+    stop: Node
+    row: Variable
+    panels: tuple[Panel, ...]
+    body: Block
+
+
+@frozen
+class LocalArray:
+    """``length`` elements of memory of this call, each ``start`` where that is not None. ``heap``: they are too many for the stack, or nobody knows."""
+
+    pointer: Pointer
+    length: Node
+    start: Node | None = None
+    heap: bool = False
+
+
+@frozen
+class RunInPlace:
+    """Each of the first ``count`` elements of ``array``, at most ``most``, becomes what it comes to by ``kind`` with all before it and with ``running``,
+    which then is the last of them. ``in_any_order``: later ones may be combined with each other first."""
+
+    kind: str
+    running: Variable
+    array: Pointer
+    count: Node
+    most: int
+    in_any_order: bool
 
 
 @frozen
@@ -144,15 +252,35 @@ class Text:
 
 
 Statement: TypeAlias = (
-    Assign | Update | Alias | Store | Atomic | Check | If | For | Pipelined | Run | Return | Wait | Barrier | Text
+    Assign
+    | Update
+    | Alias
+    | Store
+    | Atomic
+    | Check
+    | If
+    | For
+    | Pipelined
+    | Points
+    | Begin
+    | ForLanes
+    | Squares
+    | LocalArray
+    | RunInPlace
+    | Run
+    | Return
+    | Wait
+    | Barrier
+    | Text
 )
 Block: TypeAlias = tuple[Statement, ...]
 
 
 @frozen
 class Kernel:
-    """``tiles`` in the order of a block's dimensions, ``pointers`` and ``scalars`` the arguments, ``blocks`` the sizes of blocks by tile.
-    ``index_bits``: how wide positions are. ``called``: it is part of another kernel, which has waited for those before it."""
+    """``tiles`` in the order of a block's dimensions, ``pointers`` and ``scalars`` the arguments, ``blocks`` the sizes of blocks by tile, as far as they
+    do not depend on the machine. ``index_bits``: how wide positions are. ``called``: it is part of another kernel or program, which has waited for those
+    before it."""
 
     tiles: tuple[str, ...]
     index_bits: int
@@ -177,7 +305,7 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """The blocks inside a statement, in order."""
     if isinstance(statement, If):
         return (statement.then, statement.orelse)
-    if isinstance(statement, For):
+    if isinstance(statement, For | Points | ForLanes | Squares):
         return (statement.body,)
     if isinstance(statement, Pipelined):
         return (statement.ahead, statement.body)
@@ -186,7 +314,7 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
 
 def defined(block: Sequence[Statement]) -> dict[str, Variable]:
     """The variables that ``block`` itself defines, in order."""
-    return {v.name: v for statement in block if isinstance(statement, Assign) for v in statement.targets}
+    return {v.name: v for statement in block if isinstance(statement, Assign | Begin) for v in statement.targets}
 
 
 def updated(block: Sequence[Statement]) -> Iterator[Variable]:
@@ -194,12 +322,17 @@ def updated(block: Sequence[Statement]) -> Iterator[Variable]:
     own = defined(block)
     for statement in block:
         found = statement.targets if isinstance(statement, Update) else ()
+        found = (statement.running,) if isinstance(statement, RunInPlace) else found
         for variable in (*found, *(v for inner in blocks_of(statement) for v in updated(inner))):
             if variable.name not in own:
                 yield variable
 
 
-def loop(variable: Variable, stop: Node, step: Node, body: Sequence[Statement]) -> For:
+def carried(body: Sequence[Statement]) -> tuple[Variable, ...]:
+    """What a loop around ``body`` carries: each once."""
+    return tuple({v.name: v for v in updated(body)}.values())
+
+
+def loop(variable: Variable, stop: Node, step: Node, body: Sequence[Statement], start: Node = ZERO) -> For:
     """A loop that carries what its body updates."""
-    carried = {v.name: v for v in updated(body)}
-    return For(variable, stop, step, tuple(body), tuple(carried.values()))
+    return For(variable, stop, step, tuple(body), carried(body), start)

@@ -12,17 +12,24 @@ from typing import Any
 from ..expr import render
 from ..ir.scalar import dtype_text
 from .statements import (
+    ZERO,
     Alias,
     Assign,
     Atomic,
     Barrier,
+    Begin,
     Check,
     For,
+    ForLanes,
     If,
     Kernel,
+    LocalArray,
     Pipelined,
+    Points,
     Return,
     Run,
+    RunInPlace,
+    Squares,
     Statement,
     Store,
     Text,
@@ -32,12 +39,14 @@ from .statements import (
 from .values import (
     AlignDown,
     All,
+    AnyLane,
     Arith,
     AsIndex,
     BlockSize,
     Broadcast,
     Call,
     Cast,
+    Combine,
     Extent,
     Full,
     Index,
@@ -137,7 +146,8 @@ def _if(s: If) -> list[str]:
 
 def _for(s: For) -> list[str]:
     carried = f" carrying {_names(s.carried)}" if s.carried else ""
-    head = f"for {s.variable.name} below {node_text(s.stop)} by {node_text(s.step)}{carried}"
+    start = "" if s.start == ZERO else f" from {node_text(s.start)}"
+    head = f"for {s.variable.name}{start} below {node_text(s.stop)} by {node_text(s.step)}{carried}"
     return [head, *block_lines(s.body, 1)]
 
 
@@ -147,9 +157,49 @@ def _pipelined(s: Pipelined) -> list[str]:
     return [head, "  ahead", *block_lines(s.ahead, 2), "  work", *block_lines(s.body, 2), f"  then {moves}"]
 
 
+def _points(s: Points) -> list[str]:
+    axes = ", ".join(f"{variable.name} below {node_text(size)}" for variable, size in s.axes)
+    return [f"points{f' of {axes}' if axes else ''}", *block_lines(s.body, 1)]
+
+
+def _begin(s: Begin) -> list[str]:
+    parts = (f"{', '.join(map(_declared, a.targets))} = {node_text(a.start)} by {a.kind}" for a in s.accumulators)
+    return [f"begin {s.label}: {', '.join(parts)}"]
+
+
+def _for_lanes(s: ForLanes) -> list[str]:
+    carried = f" carrying {_names(s.carried)}" if s.carried else ""
+    parts = f" in {s.parts} parts" if s.parts else ""
+    reach = f"from {node_text(s.start)} below {node_text(s.stop)}"
+    head = f"lanes {s.label}: {_declared(s.position)} {reach} mask {s.mask.name}{carried}{parts}"
+    return [head, *block_lines(s.body, 1)]
+
+
+def _squares(s: Squares) -> list[str]:
+    rows = f"{s.row_position.name} from {node_text(s.start)} below {node_text(s.stop)}"
+    head = f"squares {s.label}: {_declared(s.position)} below {node_text(s.size)} by {s.chunk} mask {s.mask.name}, {rows}, row {s.row.name}"
+    panels = [
+        f"  panel {p.array.name}: *{_kind(p.array.dtype)} {'to' if p.stored else 'from'} {p.memory.name}[{node_text(p.index)}] step {node_text(p.step)}"
+        for p in s.panels
+    ]
+    return [head, *panels, *block_lines(s.body, 1)]
+
+
+def _local_array(s: LocalArray) -> list[str]:
+    start = "" if s.start is None else f" = {node_text(s.start)}"
+    return [
+        f"local{' heap' if s.heap else ''} {s.pointer.name}[{node_text(s.length)}]: {_kind(s.pointer.dtype)}{start}"
+    ]
+
+
+def _run_in_place(s: RunInPlace) -> list[str]:
+    order = " in any order" if s.in_any_order else ""
+    return [f"run {s.kind} in {s.array.name}[{node_text(s.count)} of {s.most}] after {s.running.name}{order}"]
+
+
 def _check(s: Check) -> list[str]:
     masks = "".join(_where(mask) for mask in s.masks)
-    return [f"check 0 <= {s.position.name} < {s.size.name}{masks}"]
+    return [f"check 0 <= {node_text(s.position)} < {node_text(s.size)}{masks}"]
 
 
 _STATEMENTS: dict[type, Callable[[Any], list[str]]] = {
@@ -162,6 +212,12 @@ _STATEMENTS: dict[type, Callable[[Any], list[str]]] = {
     If: _if,
     For: _for,
     Pipelined: _pipelined,
+    Points: _points,
+    Begin: _begin,
+    ForLanes: _for_lanes,
+    Squares: _squares,
+    LocalArray: _local_array,
+    RunInPlace: _run_in_place,
     Run: lambda s: [f"run {s.function}({_texts(s.arguments)})"],
     Return: lambda s: ["return"],
     Wait: lambda s: ["wait"],
@@ -202,15 +258,17 @@ _NODES: dict[type, Callable[[Any], str]] = {
     All: lambda n: f"all({_texts(n.parts)})",
     InRange: lambda n: f"in_range({n.tile}: {n.position.name}, {'0, ' if n.both else ''}{node_text(n.size)})",
     NoLane: lambda n: f"no_lane({n.mask.name})",
+    AnyLane: lambda n: f"any_lane({n.mask.name})",
     AlignDown: lambda n: f"align_down({n.value.name}, {n.step})",
     Full: lambda n: f"full({node_text(n.value)}{', ' if n.tiles else ''}{_layout(n.tiles, n.layout)})",
     Cast: lambda n: f"cast({node_text(n.value)}, {_kind(n.dtype)})",
     AsIndex: lambda n: f"index({node_text(n.value)})",
     Broadcast: lambda n: f"broadcast({node_text(n.value)}, {_layout(n.tiles, n.layout)})",
     Reshape: lambda n: f"reshape({node_text(n.value)}, {_layout(n.tiles, n.layout)})",
-    Op: lambda n: f"{n.name}({_texts(n.operands)})",
+    Op: lambda n: f"{n.name}({_texts(n.operands)}{_where(n.mask)})",
     Call: lambda n: f"call {n.function}({_texts(n.operands)})",
     Load: _load,
+    Combine: lambda n: f"combine {n.kind}({_texts(n.old)}; {_texts(n.new)}{_where(n.mask)})",
     Reduce: _reduce,
     Scan: _reduce,
 }

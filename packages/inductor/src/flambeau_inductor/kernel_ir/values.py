@@ -5,10 +5,11 @@ block is 1 along the others, and a block that varies along nothing is one number
 
     Variable, Pointer, Number, BlockSize      names and numbers
     Program, Lanes, Index                     where a program is: its number, the positions of a block, an expression of tile symbols
-    Arith, All, InRange, NoLane, AlignDown    arithmetic on positions and sizes, and masks
+    Arith, All, InRange, NoLane, AnyLane      arithmetic on positions and sizes, and masks
+    AlignDown                                 a position that a wide access can start at
     Full, Cast, AsIndex, Broadcast, Reshape   the same in another type or shape
     Op, Call                                  a scalar op of ``ops/table.py``; a support function of the generator, by its name
-    Load, Reduce, Scan                        memory, and what is combined along ``r``
+    Load, Combine, Reduce, Scan               memory, running results, and what is combined along ``r``
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Index:
 
 #: Of ``Arith``: those whose result is a truth value.
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
-ARITHMETIC = frozenset({"add", "sub", "mul", "floordiv", "mod", "or", "and"}) | COMPARISONS
+ARITHMETIC = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "or", "and"}) | COMPARISONS
 
 
 @frozen
@@ -185,6 +186,21 @@ class InRange:
 @frozen
 class NoLane:
     """Whether ``mask`` holds nowhere in the block."""
+
+    mask: Variable
+
+    @property
+    def tiles(self) -> Tiles:
+        return NO_TILES
+
+    @property
+    def dtype(self) -> Kind:
+        return torch.bool
+
+
+@frozen
+class AnyLane:
+    """Whether ``mask`` holds somewhere in the block."""
 
     mask: Variable
 
@@ -278,12 +294,13 @@ class Reshape:
 
 @frozen
 class Op:
-    """A scalar op of ``ops/table.py`` on each element."""
+    """A scalar op of ``ops/table.py`` on each element. ``mask``: of one that reports failures, the elements that may have one."""
 
     name: str
     operands: tuple[Node, ...]
     dtype: Kind
     tiles: Tiles
+    mask: Node | None = None
 
 
 @frozen
@@ -319,11 +336,32 @@ class Load:
 
 
 @frozen
+class Combine:
+    """A running result of a reduction of ``kind``, ``old``, and what comes next, ``new``: values, or values and their places, of which a statement has as
+    many targets. Lanes that ``mask`` leaves out keep what they have."""
+
+    kind: str
+    old: tuple[Node, ...]
+    new: tuple[Node, ...]
+    tiles: Tiles
+    mask: Node | None = None
+
+    @property
+    def dtype(self) -> Kind:
+        return self.old[0].dtype
+
+    @property
+    def more(self) -> tuple[Kind, ...]:
+        """The types of the results behind the first."""
+        return tuple(part.dtype for part in self.old[1:])
+
+
+@frozen
 class Reduce:
     """A block combined along ``r`` by ``kind``: the machine's own reduction, or by the support function ``function``.
 
     ``operands`` are two where the place of an extreme is asked for: values and places; the result is the place. ``spare`` is the variable that takes the
-    extreme, which nothing reads.
+    extreme, which nothing reads, where the machine's own answers both.
     """
 
     kind: str
@@ -368,6 +406,7 @@ Node: TypeAlias = (
     | All
     | InRange
     | NoLane
+    | AnyLane
     | AlignDown
     | Full
     | Cast
@@ -377,6 +416,7 @@ Node: TypeAlias = (
     | Op
     | Call
     | Load
+    | Combine
     | Reduce
     | Scan
 )

@@ -8,6 +8,7 @@ In: a ``Kernel``. Out: nothing, or ``VerifyError`` naming the broken rule with t
 - what is reduced along such a tile holds something neutral outside of the range;
 - a store varies along every tile that programs are spread over;
 - an update keeps a variable's type; a loop names those from outside that it updates;
+- a loop over lanes carries accumulators alone, whose lanes outside of the range stay neutral;
 - nothing touches memory before the kernel waits for those before it.
 """
 
@@ -21,20 +22,26 @@ import torch
 from attrs import define, field
 
 from ..errors import VerifyError
-from .rules import check_node, spread
+from .rules import KINDS, PLACED, check_node, spread
 from .statements import (
     Alias,
     Assign,
     Atomic,
     Barrier,
+    Begin,
     Block,
     Check,
     For,
+    ForLanes,
     If,
     Kernel,
+    LocalArray,
     Pipelined,
+    Points,
     Return,
     Run,
+    RunInPlace,
+    Squares,
     Statement,
     Store,
     Text,
@@ -51,8 +58,10 @@ from .values import (
     Arith,
     Broadcast,
     Call,
+    Combine,
     Full,
     InRange,
+    Kind,
     Lanes,
     Load,
     Node,
@@ -95,6 +104,8 @@ class _Checker:
         self.kernel = kernel
         self.tiles = frozenset(kernel.tiles)
         self.pointers = {pointer.name: pointer for pointer in kernel.pointers}
+        self.local: dict[str, Pointer] = {}
+        self.accumulators: set[str] = set()
         self.frames = [_Frame(NO_TILES)]
         self.waited = kernel.called
 
@@ -160,7 +171,7 @@ class _Checker:
 
     def _pointer(self, pointer: Pointer) -> None:
         if self.pointers.get(pointer.name) != pointer:
-            raise VerifyError(f"{pointer} is no argument and no alias of one")
+            raise VerifyError(f"{pointer} is no argument, no alias of one and no array of the kernel")
 
     def _access(self, access: Load | Store | Atomic) -> None:
         if not self.waited:
@@ -205,6 +216,9 @@ class _Checker:
             return closed | self._covers(node.operands[0])
         if isinstance(node, Arith):
             return self._neutral(node.left) & self._neutral(node.right)
+        if isinstance(node, Combine):
+            kept = self._covers(node.mask) if node.mask is not None else NO_TILES
+            return closed | kept & self.tiles.intersection(*map(self._neutral, node.old))
         if isinstance(node, Call):
             masks = NO_TILES.union(*map(self._covers, node.operands))
             return masks | self.tiles.intersection(*(self._neutral(part) for part in node.operands if spread(part)))
@@ -215,9 +229,13 @@ class _Checker:
     def _targets(self, statement: Assign | Update) -> None:
         value = statement.value
         self._value(value)
-        if len(statement.targets) != 1 and not isinstance(value, Call):
+        if len(statement.targets) != 1 and not isinstance(value, Call | Combine):
             raise VerifyError(f"{len(statement.targets)} results of one expression")
-        more = value.more if isinstance(value, Call) and value.more else [value.dtype] * (len(statement.targets) - 1)
+        more: Sequence[Kind] = [value.dtype] * (len(statement.targets) - 1)
+        if isinstance(value, Combine) or (isinstance(value, Call) and value.more):
+            more = value.more
+        if len(more) != len(statement.targets) - 1:
+            raise VerifyError(f"{len(statement.targets)} targets of {len(more) + 1} results")
         for target, dtype in zip(statement.targets, (value.dtype, *more), strict=True):
             if target.dtype != dtype or spread(target) != spread(value):
                 raise VerifyError(f"{target} holds a value of {dtype} along {sorted(value.tiles)}")
@@ -272,8 +290,9 @@ class _Checker:
             raise VerifyError(f"a value of {statement.value.dtype} into elements of {statement.pointer.dtype}")
         if not value <= index or (isinstance(statement, Atomic) and value != index):
             raise VerifyError(f"a value along {sorted(value)} at places along {sorted(index)}")
-        if not self.tiles - {ROW} <= index:
-            raise VerifyError(f"programs along {sorted(self.tiles - {ROW} - index)} store to the same place")
+        spared = self.tiles if statement.pointer.name in self.local else self.kernel.single | {ROW}
+        if not self.tiles - spared <= index:
+            raise VerifyError(f"programs along {sorted(self.tiles - spared - index)} store to the same place")
 
     def _check(self, statement: Check) -> None:
         for part in (statement.position, statement.size, *statement.masks):
@@ -294,16 +313,103 @@ class _Checker:
         with self._inside():
             self._block(statement.orelse)
 
+    def _bound(self, node: Node) -> None:
+        self._value(node)
+        if node.dtype != INDEX or spread(node):
+            raise VerifyError(f"{node_text(node)} is no bound of a loop")
+
     def _for(self, statement: For) -> None:
-        for part in (statement.stop, statement.step):
-            self._value(part)
-            if part.dtype != INDEX or spread(part):
-                raise VerifyError(f"{node_text(part)} is no bound of a loop")
+        for part in (statement.start, statement.stop, statement.step):
+            self._bound(part)
         for variable in statement.carried:
             self._read(variable)
         with self._inside(carried=frozenset(variable.name for variable in statement.carried)):
             self._define(statement.variable, _Known(statement.variable))
             self._block(statement.body)
+
+    def _points(self, statement: Points) -> None:
+        for _, size in statement.axes:
+            self._bound(size)
+        with self._inside(carried=frozenset()):
+            for variable, _ in statement.axes:
+                self._define(variable, _Known(variable))
+            self._block(statement.body)
+
+    def _begin(self, statement: Begin) -> None:
+        for part in statement.accumulators:
+            self._value(part.start)
+            if part.kind not in KINDS or len(part.targets) != (2 if part.kind in PLACED else 1):
+                raise VerifyError(f"no accumulators of {part.kind}: {part.targets}")
+            if part.start.dtype != part.targets[0].dtype or spread(part.start):
+                raise VerifyError(f"{part.targets[0]} does not begin as {node_text(part.start)}")
+            for target in part.targets:
+                self._define(target, _Known(target, neutral=self.tiles))
+                self.accumulators.add(target.name)
+
+    @contextmanager
+    def _lanes(self, position: Variable, mask: Variable, carried: frozenset[str]) -> Iterator[str]:
+        """Inside a body for blocks of lanes, the last of which may stand out of the range."""
+        if len(spread(position)) != 1 or spread(mask) != spread(position) or mask.dtype is not torch.bool:
+            raise VerifyError(f"{position.name} and {mask.name} are not the lanes of one tile")
+        (tile,) = spread(position)
+        with self._inside(carried=carried):
+            self.frame.open |= {tile}
+            self._define(position, _Known(position))
+            self._define(mask, _Known(mask, covers=frozenset({tile})))
+            yield tile
+
+    def _for_lanes(self, statement: ForLanes) -> None:
+        self._bound(statement.start)
+        self._bound(statement.stop)
+        for variable in statement.carried:
+            self._read(variable)
+            if variable.name not in self.accumulators:
+                raise VerifyError(f"{variable.name} is carried from lane to lane, but no accumulator")
+        carried = frozenset(variable.name for variable in statement.carried)
+        with self._lanes(statement.position, statement.mask, carried) as tile:
+            self._block(statement.body)
+            for variable in statement.carried:
+                if tile not in self._known(variable.name).neutral:
+                    raise VerifyError(f"{variable.name} does not stay neutral in the lanes outside of {tile}")
+
+    def _squares(self, statement: Squares) -> None:
+        for part in (statement.size, statement.start, statement.stop):
+            self._bound(part)
+        with self._lanes(statement.position, statement.mask, frozenset()):
+            self._define(statement.row_position, _Known(statement.row_position))
+            for panel in statement.panels:
+                self._pointer(panel.memory)
+                self._value(panel.index)
+                self._bound(panel.step)
+                if panel.array.dtype is not panel.memory.dtype:
+                    raise VerifyError(f"{panel.array} is a panel of {panel.memory}")
+                self._array(panel.array)
+            self._define(statement.row, _Known(statement.row))
+            self._block(statement.body)
+
+    def _array(self, pointer: Pointer) -> None:
+        if pointer.name in self.pointers:
+            raise VerifyError(f"{pointer.name} is defined twice")
+        self.pointers[pointer.name] = self.local[pointer.name] = pointer
+
+    def _local_array(self, statement: LocalArray) -> None:
+        self._bound(statement.length)
+        self._array(statement.pointer)
+        if statement.start is not None:
+            self._value(statement.start)
+            if statement.start.dtype is not statement.pointer.dtype or spread(statement.start):
+                raise VerifyError(f"{statement.pointer} does not begin as {node_text(statement.start)}")
+
+    def _run_in_place(self, statement: RunInPlace) -> None:
+        self._bound(statement.count)
+        self._pointer(statement.array)
+        self._read(statement.running)
+        self._carried(statement.running)
+        if statement.array.name not in self.local or statement.kind not in KINDS - PLACED:
+            raise VerifyError(f"{statement.array.name} does not run by {statement.kind}")
+        kinds = (statement.running.dtype, statement.array.dtype)
+        if kinds[0] is not kinds[1] and kinds != (torch.float64, torch.float32):
+            raise VerifyError(f"{statement.running} is no last of {statement.array}")
 
     def _pipelined(self, statement: Pipelined) -> None:
         with self._inside(carried=frozenset(target.name for target, _ in statement.moves)):
@@ -353,6 +459,12 @@ _STATEMENTS: dict[type[Statement], Callable[[Any, Any], None]] = {
     If: _Checker._if,
     For: _Checker._for,
     Pipelined: _Checker._pipelined,
+    Points: _Checker._points,
+    Begin: _Checker._begin,
+    ForLanes: _Checker._for_lanes,
+    Squares: _Checker._squares,
+    LocalArray: _Checker._local_array,
+    RunInPlace: _Checker._run_in_place,
     Run: _Checker._run,
     Return: _Checker._nothing,
     Wait: _Checker._wait,

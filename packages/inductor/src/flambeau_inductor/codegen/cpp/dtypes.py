@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from ...ops.dtypes import element_type
+from ...ops.dtypes import HALVES, element_type
 
 MEMORY = {
     torch.float32: "float",
@@ -26,6 +26,11 @@ MEMORY = {
 def held(dtype: torch.dtype) -> str:
     """The type of a value in a register: half types are held as (already rounded) float."""
     return MEMORY[element_type(dtype).computed]
+
+
+def is_free(source: torch.dtype, target: torch.dtype) -> bool:
+    """Whether a conversion changes nothing about the value in a register."""
+    return held(source) == held(target) and (target not in HALVES or source is target)
 
 
 def width(dtype: torch.dtype) -> int:
@@ -53,13 +58,3 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     if math.isinf(value):
         return f"({kind})({'-' if value < 0 else ''}__builtin_inf())"
     return f"{value.hex()}{'f' if kind == 'float' else ''}"
-
-
-def lowest(dtype: torch.dtype) -> str:
-    """The identity of max."""
-    return literal(element_type(dtype).lowest, dtype)
-
-
-def highest(dtype: torch.dtype) -> str:
-    """The identity of min."""
-    return literal(element_type(dtype).highest, dtype)

@@ -1,82 +1,70 @@
-"""Scalars -> C++ statements, each placed in the outermost block where all it depends on is known.
+"""Scalars -> values of the kernel IR, each defined in the outermost block where all it depends on is known.
 
-In: scalar nodes. Out: lines appended to the scopes of an ``Emitter``. A *scope* is a C++ block (function, row, inner loops, vector
-body); a node that does not depend on a block's loop variable is computed outside that block, once. A *guard* (``masked``) is a
-scope of its own: what reads memory inside it stays inside it.
+In: scalar nodes. Out: expressions, and statements appended to the scopes of an ``Emitter``. A *scope* is a block of the kernel (function, row,
+inner loops, lanes); a node that does not depend on a block's loop variable is computed outside that block, once. A *guard* (``masked``) is a
+scope of its own: what reads memory inside it stays inside it. 64-bit positions whose range fits are held as int32 (``narrow.py``), and widened where
+something else is made of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from attrs import define, field, frozen
 
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...effects import DIVISIONS
 from ...expr import Expr
-from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, indirect_scalars
-from ...ops.dtypes import HALVES
-from .dtypes import held, literal, vector
+from ...kernel_ir import NO_TILES, Node, Statement, Tiles, Variable
+from ...kernel_ir.strides import lane_step
+from .dtypes import is_free
 from .narrow import fits_int32
-from .ops import op_text, reports_failure
-
-
-@frozen
-class Value:
-    """The name of a computed value; ``lanes`` when it is a vector; ``narrow`` when an int64 is held as int32."""
-
-    text: str
-    lanes: bool
-    narrow: bool = False
+from .ops import reports_failure
 
 
 @define(eq=False)
 class Scope:
-    """A block being written: its lines and what it has computed. ``predicate`` replaces the lanes' predicate in a guard."""
+    """A block being written: its statements and what it has computed. ``mask`` replaces the lanes' in a guard."""
 
     depth: int
-    predicate: str | None = None
+    mask: Variable | None = None
     guard: bool = False
-    lines: list[str] = field(factory=list)
-    values: dict[Scalar, Value] = field(factory=dict)
+    statements: list[Statement] = field(factory=list)
+    values: dict[Scalar, Node] = field(factory=dict)
 
 
 @frozen
-class Panel:
-    """A block of W x W elements on the stack: the lanes of each of W rows of the tile side by side, where memory has the rows side
-    by side and the lanes ``step`` apart. ``index`` is where the block's first element lies; ``stored`` when memory is written."""
+class Slot:
+    """Where a value lies between passes: an array of the kernel, and the index in it."""
 
-    name: str
-    buffer: str
-    index: Expr
-    step: Expr
-    stored: bool
+    array: kir.Pointer
+    index: Node
 
 
 class Emitter:
-    """Writes nodes into scopes. ``depth_of`` maps axis symbols and reduced names to the scope that knows them."""
+    """Writes nodes into scopes. ``depth_of`` maps axis symbols and reduced names to the scope that knows them, ``places`` symbols to the variables
+    that hold them; ``lanes`` is the mask of the loop over lanes that is being written."""
 
-    def __init__(self, pointers: dict[str, str], buffers: dict[str, Buffer]) -> None:
+    def __init__(self, pointers: Mapping[str, kir.Pointer]) -> None:
         self.pointers = pointers
-        self.buffers = buffers
         self.scopes: list[Scope] = [Scope(0)]
         self.depth_of: dict[Expr | str, int] = {}
-        self.spelling: dict[Expr, str] = {}
+        self.places: dict[Expr, Variable] = {}
         self.vector_axis: Expr | None = None
+        self.lanes: Variable | None = None
         self.tiled_axis: Expr | None = None
-        self.panels: list[Panel] = []
-        self.lambda_depth = 1 << 30
+        self.row: Variable | None = None
+        self.panels: list[kir.Panel] = []
         self.lane_reduced: set[str] = set()
-        self.reduced: dict[str, Value] = {}
-        self.columns: dict[str, str] = {}
-        self.spilled: dict[Scalar, str] = {}
-        self.spill_writes: dict[Scalar, str] = {}
+        self.reduced: dict[str, Node] = {}
+        self.columns: dict[str, Slot] = {}
+        self.spilled: dict[Scalar, Slot] = {}
+        self.spill_writes: dict[Scalar, Slot] = {}
         self.counter = 0
-        #: Whether the kernel may report an index out of range, or a division by zero.
-        self.may_fail = False
         self._needs: dict[Scalar, frozenset[Expr | str]] = {}
         self._memory: dict[Scalar, bool] = {}
 
@@ -104,20 +92,14 @@ class Emitter:
             self._memory[node] = found
         return found
 
-    def expr_needs(self, e: Expr) -> frozenset[Expr | str]:
-        """The same for an index expression."""
-        parts: set[Expr | str] = set()
-        for symbol in ex.free_symbols(e):
-            parts |= self.needs(symbol.definition) if symbol.definition is not None else {symbol}
-        return frozenset(parts)
-
     def depth(self, needs: frozenset[Expr | str]) -> int:
         """The outermost scope where these are known."""
         return max((self.depth_of.get(n, 0) for n in needs), default=0)
 
-    def is_lanes(self, needs: frozenset[Expr | str]) -> bool:
-        """True when a value with these needs differs from lane to lane."""
-        return self.vector_axis is not None and any(n is self.vector_axis or n in self.lane_reduced for n in needs)
+    def tiles_of(self, needs: frozenset[Expr | str]) -> Tiles:
+        """The tiles of a value with these needs: that of the lanes, where it differs from one to the next."""
+        varies = any(n is self.vector_axis or n in self.lane_reduced for n in needs)
+        return self.lanes.tiles if self.lanes is not None and varies else NO_TILES
 
     # ---- scopes -----------------------------------------------------------------------------------------------------------------
     @property
@@ -125,14 +107,18 @@ class Emitter:
         """The innermost block."""
         return self.scopes[-1]
 
-    def push(self, depth: int, predicate: str | None = None, guard: bool = False) -> Scope:
+    def push(self, depth: int, mask: Variable | None = None, guard: bool = False) -> Scope:
         """Enter a block."""
-        self.scopes.append(Scope(depth, predicate, guard))
+        self.scopes.append(Scope(depth, mask, guard))
         return self.scope
 
-    def pop(self) -> list[str]:
-        """Leave the innermost block and take its lines."""
-        return self.scopes.pop().lines
+    def pop(self) -> tuple[Statement, ...]:
+        """Leave the innermost block and take its statements."""
+        return tuple(self.scopes.pop().statements)
+
+    def add(self, statement: Statement) -> None:
+        """A statement of the innermost block."""
+        self.scope.statements.append(statement)
 
     @contextmanager
     def at(self, depth: int) -> Iterator[None]:
@@ -149,23 +135,28 @@ class Emitter:
         self.counter += 1
         return f"v{self.counter}"
 
-    def predicate(self) -> str:
-        """The predicate of the lanes here."""
-        return next((s.predicate for s in reversed(self.scopes) if s.predicate is not None), "t")
+    def mask(self) -> Variable | None:
+        """The mask of the lanes here; None outside of them."""
+        return next((s.mask for s in reversed(self.scopes) if s.mask is not None), self.lanes)
+
+    def _some_lane(self) -> Node | None:
+        """Inside a guard in lanes: whether it holds in any of them."""
+        mask = self.mask()
+        return kir.AnyLane(mask) if mask is not None and mask is not self.lanes and self.guarded() else None
 
     def guarded(self) -> bool:
         """True inside a guard."""
         return any(s.guard for s in self.scopes)
 
     # ---- nodes --------------------------------------------------------------------------------------------------------------------
-    def emit(self, node: Scalar) -> Value:
-        """Compute ``node``; the same name is answered for the same node while its block lasts."""
+    def emit(self, node: Scalar) -> Node:
+        """Compute ``node``; the same variable is answered for the same node while its block lasts."""
         for scope in reversed(self.scopes):
             found = scope.values.get(node)
             if found is not None:
                 return found
         if node.kind == "constant":
-            return Value(literal(node.args[0], node.dtype), False, False)
+            return kir.constant(node.args[0], node.dtype)
         if node.kind == "reduced" and node.args[0] in self.reduced:
             return self.reduced[node.args[0]]
         needs = self.needs(node)
@@ -183,168 +174,123 @@ class Emitter:
     def _outside_guards(self) -> Iterator[None]:
         keep = next(n for n, s in enumerate(self.scopes) if s.guard)
         hidden, self.scopes = self.scopes[keep:], self.scopes[:keep]
-        # A guard that is a block of its own sits in a shallower scope's text: what it needs must come before it.
+        # A guard that is a block of its own sits in a shallower scope: what it needs must come before it.
         try:
             yield
         finally:
             self.scopes += hidden
 
-    def _emit_here(self, node: Scalar) -> Value:
+    def _emit_here(self, node: Scalar) -> Node:
         found = self.scope.values.get(node)
         if found is not None:
             return found
+        value: Node
         if node in self.spilled:
-            name = self.name()
-            self.scope.lines.append(f"const auto {name} = fb::load<W>({self.spilled[node]}, t);")
-            value = Value(name, True)
+            value = self.load(self.spilled[node])
         else:
             value = getattr(self, f"_{node.kind}")(node)
             if node in self.spill_writes:
-                self.scope.lines.append(f"fb::store({self.spill_writes[node]}, {self.lanes(value, node.dtype)}, t);")
+                self.add(self.kept(self.spill_writes[node], self.wide(value, node)))
         self.scope.values[node] = value
         return value
 
-    def define(self, text: str, dtype: torch.dtype, lanes: bool, narrow: bool = False) -> Value:
+    def define(self, value: Node) -> Variable:
         """A new variable of this scope."""
-        name = self.name()
-        kind = "auto" if lanes else ("int32_t" if narrow else held(dtype))
-        self.scope.lines.append(f"const {kind} {name} = {text};")
-        return Value(name, lanes, narrow)
+        assert isinstance(value.dtype, torch.dtype)
+        variable = Variable(self.name(), value.tiles, value.dtype)
+        self.add(kir.Assign((variable,), value))
+        return variable
 
-    def lanes(self, value: Value, dtype: torch.dtype) -> str:
-        """The value as a vector of its full type."""
-        if value.lanes:
-            return f"fb::cast<int64_t>({value.text})" if value.narrow else value.text
-        return f"{vector(dtype)}({value.text})"
+    def wide(self, value: Node, node: Scalar) -> Node:
+        """What ``node`` came to, in its own type."""
+        return value if value.dtype is node.dtype else kir.Cast(value, node.dtype)
 
-    def wide(self, value: Value) -> str:
-        """The value with int64 held as int64."""
-        if not value.narrow:
-            return value.text
-        return f"fb::cast<int64_t>({value.text})"
+    def load(self, slot: Slot) -> Variable:
+        """What lies in an array of the kernel."""
+        return self.define(kir.Load(slot.array, slot.index, self.lanes if slot.index.tiles else None))
+
+    def kept(self, slot: Slot, value: Node) -> kir.Store:
+        """A value into an array of the kernel."""
+        return kir.Store(slot.array, slot.index, value, self.lanes if slot.index.tiles else None)
 
     # ---- kinds ---------------------------------------------------------------------------------------------------------------------
-    def _parameter(self, node: Scalar) -> Value:
-        return Value(self.spelling_of_parameter(node), False)
+    def _parameter(self, node: Scalar) -> Node:
+        return Variable(f"p_{node.args[0]}", NO_TILES, node.dtype)
 
-    def spelling_of_parameter(self, node: Scalar) -> str:
-        """The variable of a scalar graph input."""
-        return f"p_{node.args[0]}"
+    def _reduced(self, node: Scalar) -> Node:
+        return self.load(self.columns[node.args[0]])
 
-    def _reduced(self, node: Scalar) -> Value:
-        return self.define(f"fb::load<W>({self.columns[node.args[0]]}, t)", node.dtype, True)
-
-    def text_of(self, e: Expr, lane: str | None = None) -> str:
-        """An index expression; ``lane`` names the lane variable where lanes differ."""
+    def index(self, e: Expr) -> kir.Index:
+        """An index expression with what its symbols are."""
+        names: list[tuple[Expr, Node]] = []
         for symbol in sorted(ex.free_symbols(e), key=lambda s: s.name):
             if symbol.definition is not None:
-                self.spelling[symbol] = self._position(symbol, lane)
-        spelled = dict(self.spelling)
-        if lane is not None and self.vector_axis is not None:
-            spelled[self.vector_axis] = f"({self.spelling[self.vector_axis]} + {lane})"
-        return ex.render(e, "cpp", lambda s: spelled.get(s, f"n_{s.name}"))
+                names.append((symbol, kir.AsIndex(self.emit(symbol.definition))))
+            else:
+                names.append((symbol, self.places.get(symbol) or kir.position(f"n_{symbol.name}")))
+        return kir.Index(e, tuple(names), frozenset().union(*(part.tiles for _, part in names)))
 
-    def _position(self, symbol: Expr, lane: str | None) -> str:
-        value = self.emit(symbol.definition)
-        return f"(int64_t){value.text}[{lane}]" if value.lanes else f"(int64_t){value.text}"
-
-    def _load(self, node: Scalar) -> Value:
+    def _load(self, node: Scalar) -> Node:
         pointer = self.pointers[node.buffer]
-        index = node.index
-        if not self.is_lanes(self.needs(node)):
-            at = self.text_of(index)
-            if self.predicate() != "t" and self.guarded():
-                zero = f"{held(node.dtype)}(0)"
-                return self.define(
-                    f"{self.predicate()}.bits ? fb::load1({pointer} + ({at})) : {zero}", node.dtype, False
-                )
-            return self.define(f"fb::load1({pointer} + ({at}))", node.dtype, False)
-        t = self.predicate()
-        stride = self.lane_stride(index)
-        if stride is ex.ONE:
-            return self.define(f"fb::load<W>({pointer} + ({self.text_of(index)}), {t})", node.dtype, True)
-        panel = self.panel(node.buffer, index, False)
+        index = self.index(node.index)
+        if not index.tiles:
+            some = self._some_lane()
+            return self.define(kir.Load(pointer, index, some, some is not None))
+        panel = self.panel(pointer, index, False)
         if panel is not None:
-            return self.define(f"fb::load<W>({panel} + row * W, {t})", node.dtype, True)
-        return self.define(self._gather(pointer, index, stride, t), node.dtype, True)
+            return self.define(kir.Load(panel.array, panel.index, self.mask()))
+        return self.define(kir.Load(pointer, index, self.mask()))
 
-    def _gather(self, pointer: str, index: Expr, stride: Expr | None, t: str) -> str:
-        if stride is not None:
-            step = self.text_of(stride)
-            return f"fb::gather<W>({pointer} + ({self.text_of(index)}), {t}, [&](int k) {{ return k * ({step}); }})"
-        return f"fb::gather<W>({pointer}, {t}, [&](int k) {{ return {self.text_of(index, 'k')}; }})"
-
-    def panel(self, buffer: str, index: Expr, stored: bool) -> str | None:
+    def panel(self, pointer: kir.Pointer, index: kir.Index, stored: bool) -> Slot | None:
         """The panel for an access that runs along the tiled axis; None where there is none, or not every point is accessed."""
-        if self.tiled_axis is None or self.guarded() or ex.coefficient(index, self.tiled_axis) is not ex.ONE:
+        e = index.expression
+        if self.tiled_axis is None or self.guarded() or ex.coefficient(e, self.tiled_axis) is not ex.ONE:
             return None
-        step = self.lane_stride(index)
-        if step is None or not ex.free_symbols(step).isdisjoint({self.vector_axis, self.tiled_axis}):
+        step = lane_step(index)
+        if step is None or step is ex.ONE or not ex.free_symbols(step).isdisjoint({self.vector_axis, self.tiled_axis}):
             return None
-        if any(symbol.definition is not None for symbol in ex.free_symbols(index)):
+        if any(symbol.definition is not None for symbol in ex.free_symbols(e)):
             return None
-        name = f"t{len(self.panels)}"
-        self.panels.append(Panel(name, buffer, index, step, stored))
-        return name
+        (tile,) = index.tiles
+        array = kir.Pointer(f"t{len(self.panels)}", pointer.dtype)
+        self.panels.append(kir.Panel(array, pointer, index, self.index(step), stored))
+        assert self.row is not None
+        rows = kir.arith("mul", self.row, kir.BlockSize(tile))
+        return Slot(array, kir.total(rows, kir.Lanes(tile, inside=False)))
 
-    def lane_stride(self, index: Expr) -> Expr | None:
-        """The constant step of ``index`` from lane to lane; None when there is none."""
-        assert self.vector_axis is not None
-        for symbol in ex.free_symbols(index):
-            if symbol.definition is not None and self.is_lanes(self.needs(symbol.definition)):
-                return None
-        return ex.coefficient(index, self.vector_axis)
+    def _index(self, node: Scalar) -> Node:
+        index = self.index(node.index)
+        narrow = bool(index.tiles) and node.dtype is torch.int64 and fits_int32(node)
+        return self.define(kir.Cast(index, torch.int32 if narrow else node.dtype))
 
-    def _index(self, node: Scalar) -> Value:
-        e = node.index
-        narrow = node.dtype is torch.int64 and fits_int32(node)
-        kind = "int32_t" if narrow else held(node.dtype)
-        if not self.is_lanes(self.needs(node)):
-            text = f"({held(node.dtype)})({self.text_of(e)})"
-            return self.define(text, node.dtype, False)
-        stride = self.lane_stride(e)
-        if stride is None:
-            text = f"fb::lanes_i64<W>([&](int k) {{ return (int64_t)({self.text_of(e, 'k')}); }})"
-            text = text if kind == "int64_t" else f"fb::cast<{kind}>({text})"
-        elif stride is ex.ONE:
-            text = f"fb::iota<{kind}, W>(({kind})({self.text_of(e)}))"
-        else:
-            steps = f"fb::iota<{kind}, W>(({kind})0) * fb::Vec<{kind}, W>(({kind})({self.text_of(stride)}))"
-            text = f"fb::Vec<{kind}, W>(({kind})({self.text_of(e)})) + {steps}"
-        return self.define(text, node.dtype, True, narrow)
-
-    def _masked(self, node: Scalar) -> Value:
+    def _masked(self, node: Scalar) -> Node:
         condition, body, other = node.args
         test = self.emit(condition)
-        otherwise = self.emit(other)
-        lanes = self.is_lanes(self.needs(node))
-        if not test.lanes:
-            return self._branch(node, test, otherwise, lanes)
-        guard = self.name()
-        self.scope.lines.append(f"const auto {guard} = fb::both<W>({self.predicate()}, {test.text});")
+        otherwise = self.wide(self.emit(other), other)
+        if not test.tiles:
+            return self._branch(node, test, otherwise)
+        mask = self.mask()
+        assert mask is not None
+        guard = Variable(self.name(), mask.tiles, torch.bool)
+        self.add(kir.Assign((guard,), kir.All((mask, test), mask.tiles)))
         self.push(self.scope.depth, guard, guard=True)
-        inside = self.emit(body)
-        lines = self.pop()
-        self.scope.lines.extend(lines)
-        chosen = f"fb::select({test.text}, {self.lanes(inside, body.dtype)}, {self.lanes(otherwise, other.dtype)})"
-        return self.define(chosen, node.dtype, True)
+        inside = self.wide(self.emit(body), body)
+        guarded = self.pop()
+        self.scope.statements.extend(guarded)
+        return self.define(kir.Op("where", (test, inside, otherwise), node.dtype, mask.tiles))
 
-    def _branch(self, node: Scalar, test: Value, otherwise: Value, lanes: bool) -> Value:
-        _, body, other = node.args
-        name = self.name()
-        kind = vector(node.dtype) if lanes else held(node.dtype)
-        start = self.lanes(otherwise, other.dtype) if lanes else otherwise.text
-        self.scope.lines.append(f"{kind} {name} = {start};")
-        self.push(self.scope.depth, None, guard=True)
-        inside = self.emit(body)
-        lines = self.pop()
-        self.scope.lines.append(f"if ({test.text}) {{")
-        self.scope.lines.extend("  " + line for line in lines)
-        self.scope.lines.append(f"  {name} = {self.lanes(inside, body.dtype) if lanes else self.wide(inside)};")
-        self.scope.lines.append("}")
-        return Value(name, lanes)
+    def _branch(self, node: Scalar, test: Node, otherwise: Node) -> Node:
+        _, body, _ = node.args
+        tiles = self.tiles_of(self.needs(node))
+        result = Variable(self.name(), tiles, node.dtype)
+        self.add(kir.Assign((result,), _along(otherwise, tiles)))
+        self.push(self.scope.depth, guard=True)
+        inside = self.wide(self.emit(body), body)
+        self.add(kir.Update((result,), _along(inside, tiles)))
+        self.add(kir.If(test, self.pop()))
+        return result
 
-    def _op(self, node: Scalar) -> Value:
+    def _op(self, node: Scalar) -> Node:
         name = node.op
         if name in ("to_dtype", "bitcast"):
             return self._convert(node)
@@ -352,55 +298,52 @@ class Emitter:
             return self._check(node)
         operands = [part for part in node.args[1:] if isinstance(part, Scalar)]
         values = [self.emit(part) for part in operands]
-        lanes = any(v.lanes for v in values)
-        wanted = [n for n, part in enumerate(operands) if part.dtype is torch.int64]
-        keep_narrow = bool(wanted) and all(
-            fits_int32(operands[n]) and (values[n].narrow or not values[n].lanes) for n in wanted
-        )
-        keep_narrow = keep_narrow and lanes and any(values[n].narrow for n in wanted)
-        result_narrow = keep_narrow and node.dtype is torch.int64
-        if result_narrow and not fits_int32(node):
-            keep_narrow = result_narrow = False
-        if name == "truediv" and lanes and not values[1].lanes and node.dtype is torch.float32:
-            return self.define(f"fb::divide_all({values[0].text}, {values[1].text})", node.dtype, True)
-        texts = [self._operand(v, part, lanes, keep_narrow) for v, part in zip(values, operands, strict=True)]
-        domain = operands[-1].dtype if name == "where" else operands[0].dtype
-        self.may_fail = self.may_fail or reports_failure(name, domain)
-        text = op_text(name, texts, domain, self.predicate() if lanes else None)
-        return self.define(text, node.dtype, lanes, result_narrow)
+        tiles: Tiles = NO_TILES.union(*(value.tiles for value in values))
+        narrow = bool(tiles) and _stays_narrow(node, operands, values)
+        parts = [
+            _narrowed(value) if narrow and part.dtype is torch.int64 else self.wide(value, part)
+            for value, part in zip(values, operands, strict=True)
+        ]
+        dtype = torch.int32 if narrow and node.dtype is torch.int64 else node.dtype
+        fails = bool(tiles) and reports_failure(name, operands[0].dtype)
+        return self.define(kir.Op(name, tuple(parts), dtype, tiles, self.mask() if fails else None))
 
-    def _operand(self, value: Value, node: Scalar, lanes: bool, narrow: bool) -> str:
-        if not lanes:
-            return self.wide(value)
-        if node.dtype is torch.int64 and narrow:
-            return value.text if value.lanes else f"fb::Vec<int32_t, W>((int32_t)({value.text}))"
-        return self.lanes(value, node.dtype)
-
-    def _convert(self, node: Scalar) -> Value:
+    def _convert(self, node: Scalar) -> Node:
         operand = node.args[1]
         value = self.emit(operand)
-        source, target = operand.dtype, node.dtype
         if node.op == "bitcast":
-            return self.define(f"fb::bitcast<{held(target)}>({self.wide(value)})", target, value.lanes)
-        text = value.text
-        if held(source) != held(target) or value.narrow:
-            text = f"fb::cast<{held(target)}>({text})"
-        if target in HALVES and source is not target:
-            text = f"fb::round_{'bf16' if target is torch.bfloat16 else 'f16'}({text})"
-        return value if text == value.text else self.define(text, target, value.lanes)
+            value = self.wide(value, operand)
+        assert isinstance(value.dtype, torch.dtype)
+        converted = kir.Op(node.op, (value,), node.dtype, value.tiles)
+        free = node.op == "to_dtype" and is_free(value.dtype, node.dtype)
+        return converted if free else self.define(converted)
 
-    def _check(self, node: Scalar) -> Value:
+    def _check(self, node: Scalar) -> Node:
         _, position, size = node.args
-        value, limit = self.emit(position), self.emit(size)
-        self.may_fail = True
-        if value.lanes:
-            wide = self.define(self.lanes(value, torch.int64), torch.int64, True)
-            test = f"fb::outside({wide.text}, {limit.text}, {self.predicate()})"
-        else:
-            wide = Value(self.wide(value), False)
-            test = f"fb::outside({wide.text}, {limit.text})"
-            if self.guarded() and self.predicate() != "t":
-                test = f"{self.predicate()}.bits && {test}"
-        leave = "{ failed = 1; return; }" if self.scope.depth >= self.lambda_depth else "return 1;"
-        self.scope.lines.append(f"if (__builtin_expect({test}, 0)) {leave}")
-        return wide
+        value, limit = self.wide(self.emit(position), position), self.emit(size)
+        if not isinstance(value, Variable):
+            value = self.define(value)
+        mask = self.mask() if value.tiles else self._some_lane()
+        self.add(kir.Check(value, limit, () if mask is None else (mask,)))
+        return value
+
+
+def _along(value: Node, tiles: Tiles) -> Node:
+    return value if value.tiles == tiles else kir.Broadcast(value, tiles)
+
+
+def _stays_narrow(node: Scalar, operands: list[Scalar], values: list[Node]) -> bool:
+    """Whether an op on 64-bit integers works on what is held as int32, and its result is held so."""
+    found = [(part, value) for part, value in zip(operands, values, strict=True) if part.dtype is torch.int64]
+    narrow = [value.dtype is torch.int32 for _, value in found]
+    if not any(narrow):
+        return False
+    whole = all(
+        fits_int32(part) and (is_narrow or not value.tiles)
+        for (part, value), is_narrow in zip(found, narrow, strict=True)
+    )
+    return whole and (node.dtype is not torch.int64 or fits_int32(node))
+
+
+def _narrowed(value: Node) -> Node:
+    return value if value.dtype is torch.int32 else kir.Cast(value, torch.int32)

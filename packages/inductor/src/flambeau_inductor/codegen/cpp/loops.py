@@ -1,105 +1,108 @@
-"""The loops of a kernel as C++ lines: over points, over inner axes, over vectors.
+"""The loops of a kernel in the kernel IR: over points, over inner axes, over lanes.
 
-In: the loop plan. Out: lines in the emitter's innermost scope.
+In: the loop plan. Out: statements in the emitter's innermost scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
 
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Statement
+from ...ir.loops import Axis
 from ...ir.scalar import Scalar
-from .statements import StatementWriter
+from ...kernel_ir import Node, Variable
+from .reduce import Accumulator
+from .statements import HIGH, LOW, StatementWriter
 
-#: Attribute of the lambdas that loops call.
-INLINE = "__attribute__((always_inline))"
+ONE = kir.Number(1)
 
 
 class LoopWriter(StatementWriter):
     """Opens and closes loops around statements."""
 
-    def _pieces(self, size: Expr, length: int | None) -> str:
-        return self._text(ex.floor_div(size + ((length or 1) - 1), ex.Int(length or 1)))
+    def _index(self, e: Expr) -> kir.Index:
+        return self.emitter.index(e)
 
-    def _open_points(self, extra: list[tuple[str, str]]) -> None:
-        """Enter the loop over the slice of the parallel extent."""
+    def _pieces(self, size: Expr, length: int | None) -> Node:
+        return self._index(ex.floor_div(size + ((length or 1) - 1), ex.Int(length or 1)))
+
+    @contextmanager
+    def _points(self, extra: Sequence[tuple[Variable, Node]] = ()) -> Iterator[None]:
+        """Inside the loop over the slice of the parallel extent."""
         em = self.emitter
-        self.counters = [(axis.symbol.name, self._text(axis.size)) for axis in self.plan.outer] + extra
+        axes = [(self.know(axis, 1), self._index(axis.size)) for axis in self.plan.outer]
         em.push(1)
-        for axis in self.plan.outer:
-            em.depth_of[axis.symbol] = 1
-            em.spelling[axis.symbol] = axis.symbol.name
+        yield
+        body = em.pop()
+        em.add(kir.Points((*axes, *extra), body))
 
-    def _close_points(self) -> None:
-        """Leave it; the axes are counted without a division a point."""
-        lines = self.emitter.pop()
-        counters = self.counters
-        if not counters:
-            self._block("", lines)
-            return
-        if len(counters) == 1:
-            name = counters[0][0]
-            self._block(f"for (int64_t {name} = begin; {name} < end; ++{name})", lines)
-            return
-        self._line(f"int64_t {', '.join(f'q_{name} = 0' for name, _ in counters)}, rest = begin;")
-        for name, size in reversed(counters[1:]):
-            self._line(f"q_{name} = rest % {size}; rest /= {size};")
-        self._line(f"q_{counters[0][0]} = rest;")
-        step = f"++q_{counters[0][0]};"
-        for name, size in counters[1:]:
-            step = f"if (++q_{name} == {size}) {{ q_{name} = 0; {step} }}"
-        known = [f"const int64_t {name} = q_{name};" for name, _ in counters]
-        self._block("for (int64_t point = begin; point < end; ++point)", [*known, step, *lines])
-
-    def _open_inner(self, first: tuple[str, str] | None = None) -> None:
-        em = self.emitter
-        self.inner_bounds: list[tuple[str, str, str]] = []
+    @contextmanager
+    def _inner(self, first: tuple[Node, Node] | None = None) -> Iterator[None]:
+        """Inside the loops over the inner axes, the outermost of which goes from ``first[0]`` below ``first[1]``."""
+        em, bounds = self.emitter, []
         for n, axis in enumerate(self.plan.inner):
-            name = axis.symbol.name
-            em.depth_of[axis.symbol] = 2 + n
-            em.spelling[axis.symbol] = name
-            low, high = first if first is not None and n == 0 else ("0", self._text(axis.size))
-            self.inner_bounds.append((name, low, high))
+            whole = (kir.Number(0), self._index(axis.size))
+            bounds.append((self.know(axis, 2 + n), first if first is not None and n == 0 else whole))
             em.push(2 + n)
+        yield
+        for variable, (low, high) in reversed(bounds):
+            em.add(kir.loop(variable, high, ONE, em.pop(), low))
 
-    def _close_inner(self) -> None:
-        for name, low, high in reversed(self.inner_bounds):
-            lines = self.emitter.pop()
-            self._block(f"for (int64_t {name} = {low}; {name} < {high}; ++{name})", lines)
+    @contextmanager
+    def _blocks(self, size: Node, length: int) -> Iterator[None]:
+        """Inside a loop over blocks of a row, in the scope at hand."""
+        em = self.emitter
+        em.push(em.scope.depth)
+        em.add(kir.Assign((HIGH,), _end(LOW, length, size)))
+        yield
+        em.add(kir.loop(LOW, size, kir.Number(length), em.pop()))
 
-    def _vector_loop(self, low: str, high: str, body: str) -> None:
-        calls = [
-            f"int64_t at = {low};",
-            f"for (; at + W <= {high}; at += W) {body}(fb::Full{{}}, at);",
-            f"if (at < {high}) {body}(fb::first<W>({high} - at), at);",
-        ]
-        self._block("", calls)
+    def _cut(self, piece: Variable, length: int, size: Node) -> None:
+        """Where the piece at hand begins and ends."""
+        self.emitter.add(kir.Assign((LOW,), kir.arith("mul", piece, kir.Number(length))))
+        self.emitter.add(kir.Assign((HIGH,), _end(LOW, length, size)))
 
-    def _vector_body(
+    def _lanes(
         self,
         depth: int,
-        variables: list[str],
+        bounds: tuple[Node, Node],
         statements: Sequence[Statement],
-        name: str = "body",
-        accumulators: int | None = None,
+        label: str = "body",
+        accumulators: Sequence[Accumulator] = (),
+        parts: int = 0,
         extra: Sequence[Scalar] = (),
-    ) -> list[str]:
-        """The lines of a lambda that does ``statements`` for W lanes from ``variables[0]`` on; what is the same for all its calls is written already."""
-        em, vector = self.emitter, self.plan.vector
-        assert vector is not None
-        em.vector_axis, em.lambda_depth = vector.symbol, depth
-        em.depth_of[vector.symbol] = depth
-        em.spelling[vector.symbol] = variables[0]
-        for reduced_name in em.lane_reduced:
-            em.depth_of[reduced_name] = depth
-        em.push(depth)
+    ) -> None:
+        """A loop that does ``statements``, and computes ``extra``, in lanes; what is the same in all its blocks is computed outside."""
+        em = self.emitter
+        position = self._open_lanes(depth)
+        assert em.lanes is not None
         for node in extra:
             em.emit(node)
         self._statements(statements)
-        lines = em.pop()
-        parameters = "".join(f", const int64_t {v}" for v in variables)
-        acc = f", A{accumulators}& a" if accumulators is not None else ""
-        head = f"const auto {name} = [&](auto t{parameters}{acc}) {INLINE} {{"
-        return [head, *("  " + line for line in lines), "};"]
+        body = em.pop()
+        carried = tuple(v for a in accumulators for v in a.variables(self.words[a.name], self.tiles))
+        em.add(kir.ForLanes(label, position, em.lanes, *bounds, body, carried, parts))
+
+    def _open_lanes(self, depth: int) -> Variable:
+        em, vector = self.emitter, self.plan.vector
+        assert vector is not None
+        em.vector_axis, em.lanes = vector.symbol, Variable("t", self.tiles, torch.bool)
+        position = self.know(vector, depth)
+        for name in em.lane_reduced:
+            em.depth_of[name] = depth
+        em.push(depth)
+        return position
+
+    def _whole(self, axis: Axis) -> tuple[Node, Node]:
+        return kir.Number(0), self._index(axis.size)
+
+
+def _end(start: Node, length: int, size: Node) -> Node:
+    """Where a block of ``length`` ends, or its row if that is before."""
+    return kir.arith("min", kir.total(start, kir.Number(length)), size)

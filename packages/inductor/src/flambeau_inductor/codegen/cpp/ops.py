@@ -1,6 +1,6 @@
-"""Scalar op -> C++ text, for a register of lanes and for one value alike (``fb::`` functions are overloaded).
+"""Scalar op -> C++ text, for a register of lanes and for one value alike (support functions are overloaded).
 
-In: an op's name, operand texts, the operand's dtype. Out: an expression. ``{t}`` is the lane predicate, present in vector code only.
+In: an op's name, operand texts, the operand's dtype. Out: an expression. Functions are asked for by ``call``, which knows what a unit needs.
 """
 
 from __future__ import annotations
@@ -8,11 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from attrs import frozen
 
 from ...effects import DIVISIONS
 from ...ops.table import names
 
-Text = Callable[[Sequence[str], torch.dtype, "str | None"], str]
+
+@frozen
+class Operation:
+    """One use of an op on operands of ``dtype``, in ``lanes`` or on one value. ``mask``: the predicate of the lanes where a failure counts, "" for none.
+    ``call(function, arguments)`` is the text of a call of a support function."""
+
+    name: str
+    args: Sequence[str]
+    dtype: torch.dtype
+    lanes: bool
+    mask: str
+    call: Callable[..., str]
+
+
+Text = Callable[[Operation], str]
 _TABLE: dict[str, Text] = {}
 
 
@@ -22,9 +37,9 @@ def _register(name: str, text: Text) -> None:
     _TABLE[name] = text
 
 
-def op_text(name: str, args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
-    """The expression for op ``name`` on operands of ``dtype``; ``predicate`` is None for scalars."""
-    return _TABLE[name](args, dtype, predicate)
+def op_text(operation: Operation) -> str:
+    """The expression of one use."""
+    return _TABLE[operation.name](operation)
 
 
 def reports_failure(name: str, dtype: torch.dtype) -> bool:
@@ -33,35 +48,27 @@ def reports_failure(name: str, dtype: torch.dtype) -> bool:
 
 
 def _template(template: str) -> Text:
-    def text(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
-        return template.format(*args)
-
-    return text
+    return lambda o: template.format(*o.args)
 
 
-def _by_kind(floating: str, integer: str) -> Text:
-    def text(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
-        return (floating if dtype.is_floating_point else integer).format(*args)
-
-    return text
+def _call(function: str) -> Text:
+    return lambda o: o.call(function, *o.args)
 
 
-def _division(function: str, floating: str) -> Text:
-    def text(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
-        if dtype.is_floating_point:
-            return floating.format(*args)
-        lanes = "" if predicate is None else f", {predicate}"
-        return f"fb::{function}({args[0]}, {args[1]}, &failed{lanes})"
-
-    return text
+def _by_kind(floating: Text, integer: Text) -> Text:
+    return lambda o: floating(o) if o.dtype.is_floating_point else integer(o)
 
 
-def _negation(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
-    return f"~{args[0]}" if predicate is not None else f"!{args[0]}"
+def _division(function: str, floating: Text) -> Text:
+    return _by_kind(floating, lambda o: o.call(function, *o.args, "&failed", *([o.mask] if o.mask else [])))
 
 
-def _inversion(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
-    return f"!{args[0]}" if dtype is torch.bool and predicate is None else f"~{args[0]}"
+def _negation(o: Operation) -> str:
+    return f"~{o.args[0]}" if o.lanes else f"!{o.args[0]}"
+
+
+def _inversion(o: Operation) -> str:
+    return f"!{o.args[0]}" if o.dtype is torch.bool and not o.lanes else f"~{o.args[0]}"
 
 
 for _name, _sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("bitwise_and", "&"), ("bitwise_or", "|"), ("bitwise_xor", "^"),
@@ -69,32 +76,32 @@ for _name, _sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("bitwise_and", "
     _register(_name, _template("{0} " + _sign + " {1}"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "fmax", "fmin", "shift_left", "shift_right", "atan2", "hypot",
               "copysign", "nextafter"):  # fmt: skip
-    _register(_name, _template(f"fb::{_name}({{0}}, {{1}})"))
+    _register(_name, _call(_name))
 for _name in ("abs", "isnan", "isinf", "signbit", "floor", "ceil", "trunc", "exp", "exp2", "expm1", "log", "log2", "log1p", "log10",
               "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
               "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "relu", "sign"):  # fmt: skip
-    _register(_name, _template(f"fb::{_name}({{0}})"))
-_register("round", _template("fb::round_even({0})"))
+    _register(_name, _call(_name))
+_register("round", _call("round_even"))
 _register("neg", _template("-({0})"))
-_register("where", _template("fb::select({0}, {1}, {2})"))
-_register("fma", _template("fb::fma({0}, {1}, {2})"))
-_register("truediv", _template("fb::divide({0}, {1})"))
-_register("floordiv", _division("div_floor", "fb::float_div_floor({0}, {1})"))
-_register("truncdiv", _division("div_trunc", "fb::trunc(fb::divide({0}, {1}))"))
-_register("remainder", _division("mod_floor", "fb::float_mod_floor({0}, {1})"))
-_register("fmod", _division("mod_trunc", "fb::fmod({0}, {1})"))
-_register("pow", _by_kind("fb::pow({0}, {1})", "fb::ipow({0}, {1})"))
+_register("where", _call("select"))
+_register("fma", _call("fma"))
+_register("truediv", _call("divide"))
+_register("floordiv", _division("div_floor", _call("float_div_floor")))
+_register("truncdiv", _division("div_trunc", lambda o: o.call("trunc", o.call("divide", *o.args))))
+_register("remainder", _division("mod_floor", _call("float_mod_floor")))
+_register("fmod", _division("mod_trunc", _call("fmod")))
+_register("pow", _by_kind(_call("pow"), _call("ipow")))
 _register("logical_not", _negation)
 _register("bitwise_not", _inversion)
 
 
-def _gpu_only(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
+def _gpu_only(o: Operation) -> str:
     raise NotImplementedError("CUDA's random streams are drawn from by GPU kernels only")
 
 
 _register("philox_uniform", _gpu_only)
 
-#: Ops that the emitter writes itself, with more context than an operand's text.
+#: Ops that the printer writes itself, with more context than an operand's text.
 SPECIAL = ("to_dtype", "bitcast", "check_bounds")
 
 _missing = set(names()) - set(_TABLE) - set(SPECIAL)

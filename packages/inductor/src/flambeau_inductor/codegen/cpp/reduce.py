@@ -1,6 +1,6 @@
-"""Reductions as C++ text: start value, one step, folding lanes and merging accumulators.
+"""Reductions in the kernel IR: start value, one step, what lanes come to together.
 
-In: a ``Reduce`` or ``ScanStep`` statement. Out: expressions for its accumulator.
+In: a ``Reduce`` or ``ScanStep`` statement. Out: its accumulator, and expressions of it.
 """
 
 from __future__ import annotations
@@ -8,14 +8,12 @@ from __future__ import annotations
 import torch
 from attrs import evolve, frozen
 
+from ... import kernel_ir as kir
 from ...ir.kernel import Reduce, ScanStep
 from ...ir.scalar import Scalar
-from .dtypes import held, highest, literal, lowest, vector
-
-_FOLD = {
-    "sum": "Add", "prod": "Multiply", "xor_sum": "Xor", "max": "Maximum", "min": "Minimum", "any": "Any", "all": "All",
-}  # fmt: skip
-
+from ...kernel_ir import Node, Tiles, Variable
+from ...kernel_ir.rules import PLACED
+from ...ops.dtypes import element_type
 
 #: Sums in double precision of these do not overflow, in whichever order, and differ in digits that are rounded away.
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -48,69 +46,38 @@ class Accumulator:
     @property
     def is_argument(self) -> bool:
         """True for argmax and argmin."""
-        return self.kind in ("argmax", "argmin")
+        return self.kind in PLACED
 
-    def start(self) -> str:
-        """The identity, as a scalar."""
-        if self.kind in ("sum", "xor_sum"):
-            return literal(0, self.dtype)
-        if self.kind == "prod":
-            return literal(1, self.dtype)
-        if self.kind in ("any", "all"):
-            return "true" if self.kind == "all" else "false"
-        if self.kind == "logaddexp":
-            return lowest(self.dtype)
-        return lowest(self.dtype) if self.kind in ("max", "argmax") else highest(self.dtype)
+    def start(self) -> Node:
+        """The identity."""
+        record = element_type(self.dtype)
+        if self.kind in ("prod", "all"):
+            value: bool | int | float = 1
+        elif self.kind in ("sum", "xor_sum", "any"):
+            value = 0
+        elif self.kind in ("max", "argmax", "logaddexp"):
+            value = record.lowest
+        else:
+            value = record.highest
+        return kir.constant(value, self.dtype)
 
-    def scalar_type(self) -> str:
-        """The accumulator of one point."""
-        return f"fb::Best<{held(self.dtype)}>" if self.is_argument else held(self.dtype)
+    def variables(self, name: str, tiles: Tiles) -> tuple[Variable, ...]:
+        """What holds it: the value, and its place where that is asked for."""
+        value = Variable(name, tiles, self.dtype)
+        return (value, Variable(f"{name}_at", tiles, torch.int64)) if self.is_argument else (value,)
 
-    def scalar_start(self) -> str:
-        """Its first value."""
-        return f"{{{self.start()}, -1}}" if self.is_argument else f"{{{self.start()}}}"
+    def begin(self, name: str, tiles: Tiles) -> kir.Accumulator:
+        """It as the loop finds it."""
+        return kir.Accumulator(self.kind, self.variables(name, tiles), self.start())
 
-    def lanes_type(self) -> str:
-        """The accumulator of W lanes."""
-        return f"fb::BestLanes<{held(self.dtype)}, W>" if self.is_argument else vector(self.dtype)
+    def step(self, old: tuple[Node, ...], value: Node, position: Node, mask: Node | None = None) -> kir.Combine:
+        """The accumulator after a value, or after one in every lane of ``mask``."""
+        new = (value, position) if self.is_argument else (value,)
+        return self.combine(old, new, mask)
 
-    def lanes_start(self) -> str:
-        """Its first value."""
-        if self.is_argument:
-            bits = 8 * self.dtype.itemsize
-            return f"{{{vector(self.dtype)}({self.start()}), fb::Vec<int{bits}_t, W>((int{bits}_t)-1)}}"
-        return f"{{{vector(self.dtype)}({self.start()})}}"
-
-    def combine(self, a: str, b: str) -> str:
-        """Two accumulators, or an accumulator and a value, of lanes or scalars."""
-        if self.kind == "logaddexp":
-            return f"fb::logaddexp({a}, {b})"
-        return f"fb::{_FOLD[self.kind]}{{}}({a}, {b})"
-
-    def lanes_step(self, old: str, value: str, position: str) -> str:
-        """The accumulator after a vector of values, dead lanes left alone."""
-        if self.is_argument:
-            bits = 8 * self.dtype.itemsize
-            most = "true" if self.kind == "argmax" else "false"
-            return f"fb::best_lanes<{most}>({old}, {value}, (int{bits}_t)({position}), fb::lane_mask<W>(t))"
-        return f"fb::keep<W>(t, {self.combine(old, value)}, {old})"
-
-    def scalar_step(self, old: str, value: str, position: str) -> str:
-        """The accumulator after one value."""
-        if self.is_argument:
-            return f"fb::best<{'true' if self.kind == 'argmax' else 'false'}>({old}, {value}, {position})"
-        return self.combine(old, value)
-
-    def run(self, last: str, values: str, count: str, most: int) -> str:
-        """A scan's step for ``count`` values in memory, ``most`` at most, after those that came to ``last``."""
-        name = f"running_apart<{most}>" if self.in_any_order else "running"
-        return f"fb::{name}([](auto a, auto b) {{ return {self.combine('a', 'b')}; }}, {last}, {values}, {count});"
-
-    def fold(self, lanes: str) -> str:
-        """Lanes to one result."""
-        if self.is_argument:
-            return f"fb::larger(fb::fold_best<{'true' if self.kind == 'argmax' else 'false'}>({lanes}).index, 0)"
-        return f"fb::fold(fb::{_FOLD[self.kind]}{{}}, {lanes})"
+    def combine(self, old: tuple[Node, ...], new: tuple[Node, ...], mask: Node | None = None) -> kir.Combine:
+        """An accumulator with another, or with a value."""
+        return kir.Combine(self.kind, old, new, kir.NO_TILES.union(*(part.tiles for part in (*old, *new))), mask)
 
 
 def in_double(a: Accumulator) -> Accumulator:

@@ -1,6 +1,6 @@
-"""The statements of a kernel as C++ lines: accumulate, store, one lane or many.
+"""The statements of a kernel in the kernel IR: accumulate, store, one lane or many.
 
-In: statements of a ``KernelBody`` and the loop plan. Out: lines in the emitter's innermost scope. ``loops.py`` builds the loops
+In: statements of a ``KernelBody`` and the loop plan. Out: statements in the emitter's innermost scope. ``loops.py`` builds the loops
 around them, ``generate.py`` chooses which.
 """
 
@@ -9,17 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import Buffer
-from ...ir.scalar import Scalar, reduced
+from ...ir.loops import Axis
+from ...ir.scalar import Scalar, dtype_text, reduced
+from ...kernel_ir import NO_TILES, Node, Tiles, Variable
 from ...ops.dtypes import HALVES
-from .dtypes import MEMORY, held
-from .emit import Emitter, Value
+from .emit import Emitter, Slot
 from .layout import LoopPlan, mode_of, plan_loops
 from .passes import Passes, plan_passes
 from .reduce import Accumulator
 from .running import without_doubles
+
+#: How stores of each mode combine what they store with what is there.
+_MODES = {"add": "sum", "mul": "prod", "min": "min", "max": "max"}
+#: Where a block of a row, or of columns, begins and ends.
+LOW, HIGH = kir.position("low"), kir.position("high")
 
 
 class StatementWriter:
@@ -34,120 +41,118 @@ class StatementWriter:
         self.plan: LoopPlan = plan_loops(body)
         self.buffers = {b.name: b for b in body.buffers}
         self.arguments = _arguments(body.buffers)
-        storage = {name: f"b{n}" for n, name in enumerate(self.arguments)}
-        self.pointers = {b.name: self._pointer(b, storage) for b in body.buffers}
-        self.emitter = Emitter(self.pointers, self.buffers)
+        #: The tile of the lanes: the row's in reductions along them.
+        self.tiles: Tiles = NO_TILES
+        if self.plan.vector is not None:
+            self.tiles = frozenset({kir.ROW if self.plan.mode == "rows" else "x"})
+        dtypes = [self.buffers[name].layout.dtype for name in self.arguments]
+        self.storage = {
+            name: kir.Pointer(f"b{n}", dtype)
+            for n, (name, dtype) in enumerate(zip(self.arguments, dtypes, strict=True))
+        }
+        self.aliases: dict[kir.Pointer, kir.Pointer] = {}
+        self.pointers = {b.name: self._pointer(b) for b in body.buffers}
+        self.emitter = Emitter(self.pointers)
         self.passes: Passes = self._passes()
         names = [s.name for s in body.statements if not isinstance(s, Store)]
         self.words = {name: f"m{n}" for n, name in enumerate(names)}
 
-    def _pointer(self, buffer: Buffer, storage: dict[str, str]) -> str:
+    def _pointer(self, buffer: Buffer) -> kir.Pointer:
         first = next(b for b in self.body.buffers if b.storage == buffer.storage)
-        name = storage[first.name]
-        if first.layout.dtype is buffer.layout.dtype:
-            return name
-        return f"(({MEMORY[buffer.layout.dtype]}*){name})"
+        argument, dtype = self.storage[first.name], buffer.layout.dtype
+        if argument.dtype is dtype:
+            return argument
+        pointer = kir.Pointer(f"{argument.name}_{dtype_text(dtype)}", dtype)
+        self.aliases[pointer] = argument
+        return pointer
 
     def _passes(self) -> Passes:
         if self.body.serial or not self.body.inner:
             return Passes((self.body.statements,), ((), ()))
         return plan_passes(self.body.statements, self.buffers)
 
-    def _line(self, text: str) -> None:
-        self.emitter.scope.lines.append(text)
+    def place(self, axis: Axis) -> Variable:
+        """Where a loop is along an axis: in every lane, along the one of the lanes."""
+        return Variable(axis.symbol.name, self.tiles if axis is self.plan.vector else NO_TILES, kir.INDEX)
 
-    def _lines(self, lines: Sequence[str]) -> None:
-        self.emitter.scope.lines.extend(lines)
-
-    def _block(self, head: str, lines: Sequence[str]) -> None:
-        self._line(f"{head} {{")
-        self.emitter.scope.lines.extend("  " + line for line in lines)
-        self._line("}")
-
-    def _text(self, e: Expr) -> str:
-        text = self.emitter.text_of(e)
-        return text if e.is_int or e.is_symbol else f"({text})"
+    def know(self, axis: Axis, depth: int) -> Variable:
+        """The place along an axis, which the scope of ``depth`` has."""
+        self.emitter.depth_of[axis.symbol] = depth
+        self.emitter.places[axis.symbol] = found = self.place(axis)
+        return found
 
     def _statements(self, statements: Sequence[Statement]) -> None:
         """All values first, then all stores: a store may overwrite what a later statement reads at the same point."""
-        em = self.emitter
-        pending: list[str] = []
+        pending: list[kir.Statement] = []
         for statement in statements:
             if isinstance(statement, Store):
-                pending += self._store(statement)
+                pending.append(self._store(statement))
             else:
                 self._accumulate(statement)
-        em.scope.lines.extend(pending)
+        self.emitter.scope.statements.extend(pending)
 
     def _accumulate(self, statement: Reduce | ScanStep) -> None:
         em = self.emitter
         a = Accumulator.of(statement)
-        value = em.emit(statement.value)
-        lines = em.scope.lines
+        value = em.wide(em.emit(statement.value), statement.value)
         if self.plan.mode == "rows" and isinstance(statement, ScanStep):
-            lines.append(f"fb::store({self._run_slot(statement)}, {em.lanes(value, statement.value.dtype)}, t);")
-            return
-        if self.plan.mode == "rows":
-            text = em.lanes(value, statement.value.dtype)
-            lines.append(
-                f"a.{self.words[a.name]} = {a.lanes_step(f'a.{self.words[a.name]}', text, self._row_position())};"
-            )
-            return
-        if self.plan.mode == "columns":
-            assert self.plan.vector is not None
-            slot = f"c_{self.words[a.name]} + ({self.plan.vector.symbol.name} - low)"
-            name = em.name()
-            text = em.lanes(value, statement.value.dtype)
-            lines.append(f"const auto {name} = {a.combine(f'fb::load<W>({slot}, t)', text)};")
-            lines.append(f"fb::store({slot}, {name}, t);")
+            em.add(em.kept(self._run_slot(statement), _in_lanes(value, self.tiles)))
+        elif self.plan.mode == "rows":
+            targets = a.variables(self.words[a.name], self.tiles)
+            em.add(kir.Update(targets, a.step(targets, value, self._row_position(), em.lanes)))
+        elif self.plan.mode == "columns":
+            slot = self._column(f"c_{self.words[a.name]}", a)
+            load = kir.Load(slot.array, slot.index, em.lanes)
+            found = em.define(a.combine((load,), (value,)))
+            em.add(em.kept(slot, found))
             if isinstance(statement, ScanStep):
-                em.scope.values[_running(statement)] = Value(name, True)
-            return
-        target = f"a_{self.words[a.name]}"
-        lines.append(f"{target} = {a.scalar_step(target, em.wide(value), self._row_position())};")
-        if isinstance(statement, ScanStep):
-            name = em.name()
-            lines.append(f"const {held(a.dtype)} {name} = {target};")
-            em.scope.values[_running(statement)] = Value(name, False)
+                em.scope.values[_running(statement)] = found
+        else:
+            targets = a.variables(f"a_{self.words[a.name]}", NO_TILES)
+            em.add(kir.Update(targets, a.step(targets, value, self._row_position())))
+            if isinstance(statement, ScanStep):
+                em.scope.values[_running(statement)] = em.define(targets[0])
 
-    def _run_slot(self, statement: ScanStep) -> str:
-        """Where the values of a scan along a row lie, those of one block of it, and then what they come to."""
+    def _offset(self, start: Node = LOW) -> Node:
+        """How far the lanes are from where their block begins."""
         assert self.plan.vector is not None
-        return f"r_{self.words[statement.name]} + ({self.plan.vector.symbol.name} - low)"
+        return kir.arith("sub", self.place(self.plan.vector), start)
 
-    def _row_position(self) -> str:
+    def _column(self, name: str, a: Accumulator) -> Slot:
+        """Where the columns' running results lie."""
+        return Slot(kir.Pointer(name, a.dtype), self._offset())
+
+    def _run_slot(self, statement: ScanStep) -> Slot:
+        """Where the values of a scan along a row lie, those of one block of it, and then what they come to."""
+        return Slot(kir.Pointer(f"r_{self.words[statement.name]}", statement.value.dtype), self._offset())
+
+    def _row_position(self) -> kir.Index:
         """The row-major position inside the inner axes."""
         position: Expr = ex.ZERO
         for axis in self.body.inner:
             position = position * axis.size + axis.symbol
-        return self.emitter.text_of(position)
+            self.emitter.places[axis.symbol] = self.place(axis)
+        return self.emitter.index(position)
 
-    def _store(self, store: Store) -> list[str]:
+    def _store(self, store: Store) -> kir.Store:
         em = self.emitter
-        value = em.emit(store.value)
+        value = em.wide(em.emit(store.value), store.value)
         pointer = self.pointers[store.buffer]
-        dtype = self.buffers[store.buffer].layout.dtype
-        mode = None if store.mode == "set" else {"add": "sum", "mul": "prod"}.get(store.mode, store.mode)
-        combine = Accumulator("", mode, dtype, dtype).combine if mode is not None else None
-        assert combine is None or dtype not in HALVES, "sums in a narrow type are the library's"
-        if not em.is_lanes(em.expr_needs(store.index) | em.needs(store.value)):
-            at = f"{pointer} + ({em.text_of(store.index)})"
-            text = em.wide(value)
-            if combine is not None:
-                text = f"({held(dtype)})({combine(f'fb::load1({at})', text)})"
-            return [f"fb::store1({at}, {text});"]
-        text, t = em.lanes(value, dtype), em.predicate()
-        stride = em.lane_stride(store.index)
-        if stride is ex.ONE:
-            at = f"{pointer} + ({em.text_of(store.index)})"
-            if combine is not None:
-                text = f"({combine(f'fb::load<W>({at}, {t})', text)})"
-            return [f"fb::store({at}, {text}, {t});"]
-        assert combine is None, "a combining scatter needs separate lanes"
-        panel = em.panel(store.buffer, store.index, True)
+        index = em.index(store.index)
+        varies = index.tiles | value.tiles
+        assert store.mode == "set" or pointer.dtype not in HALVES, "sums in a narrow type are the library's"
+        panel = em.panel(pointer, index, True) if index.tiles else None
         if panel is not None:
-            return [f"fb::store({panel} + row * W, {text}, {t});"]
-        return [f"fb::spread<W>({pointer}, {text}, {t}, [&](int k) {{ return {em.text_of(store.index, 'k')}; }});"]
+            return kir.Store(panel.array, panel.index, value, em.mask())
+        mask = em.mask() if varies else None
+        if store.mode != "set":
+            a = Accumulator("", _MODES[store.mode], pointer.dtype, pointer.dtype)
+            value = a.combine((kir.Load(pointer, index, mask),), (value,))
+        return kir.Store(pointer, index, value, mask)
+
+
+def _in_lanes(value: Node, tiles: Tiles) -> Node:
+    return value if value.tiles else kir.Broadcast(value, tiles)
 
 
 def _running(statement: ScanStep) -> Scalar:

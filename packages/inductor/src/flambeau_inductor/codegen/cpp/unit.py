@@ -6,26 +6,33 @@ that the kernels call nothing of are left out: reading all of them takes g++ a f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from ..kernel import GeneratedKernel, sources_of
+from ..kernel import GeneratedKernel
 
 #: Wrap-around integers, no contraction (eager rounds every operation), no errno and no traps.
 FLAGS = ("-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 
 #: What every kernel is written with: loops over lanes, loads and stores, arithmetic.
 _ALWAYS = ("loops", "memory", "arithmetic")
-#: What some kernels call: a header here goes into a unit that says a name which it defines.
-OPTIONAL = ("transposes", "integers", "exponentials", "trigonometry", "special", "reductions")
+#: What some kernels call, by the header that has it: the names here are those that kernels say, and only those.
+OPTIONAL: dict[str, set[str]] = {
+    "transposes": {"turn"},
+    "integers": {
+        "div_floor", "div_trunc", "mod_floor", "mod_trunc", "float_div_floor", "float_mod_floor", "fmod", "ipow", "shift_left", "shift_right",
+    },
+    "exponentials": {"exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp", "pow", "sigmoid", "tanh"},
+    "trigonometry": {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "hypot", "sin", "sinh", "tan"},
+    "special": {"digamma", "erf", "erfc", "erfinv", "lgamma", "nextafter"},
+    "reductions": {
+        "Add", "Multiply", "Xor", "Maximum", "Minimum", "Any", "All", "Best", "BestLanes", "best", "best_lanes", "fold", "fold_best", "running",
+        "running_apart",
+    },
+}  # fmt: skip
 
-_INCLUDE = re.compile(r'^#include "(\w+)\.hpp"$', re.MULTILINE)
-#: A function, an instance of a macro that defines one, or a type.
-_DEFINED = re.compile(r"\bFB [^(\n]*?(\w+)\(|\bFB_[A-Z0-9_]+\((\w+)|\bstruct (\w+)")
-_MACRO_ARGUMENT = "NAME"
-_CALLED = re.compile(r"\bfb::(\w+)")
+_INCLUDE, _END = '#include "', '.hpp"'
 
 
 @cache
@@ -35,20 +42,14 @@ def header(name: str) -> str:
 
 
 @cache
-def defined(name: str) -> frozenset[str]:
-    """The functions and types that a header defines."""
-    words = {word for found in _DEFINED.findall(header(name)) for word in found if word}
-    return frozenset(words - {_MACRO_ARGUMENT})
-
-
-@cache
 def preamble(headers: tuple[str, ...]) -> str:
     """These headers and those that they include, each once, in one piece."""
     ordered: dict[str, None] = {}
 
     def add(name: str) -> None:
-        for needed in _INCLUDE.findall(header(name)):
-            add(needed)
+        for line in header(name).splitlines():
+            if line.startswith(_INCLUDE):
+                add(line.removeprefix(_INCLUDE).removesuffix(_END))
         ordered[name] = None
 
     for name in headers:
@@ -59,5 +60,5 @@ def preamble(headers: tuple[str, ...]) -> str:
 
 def support(kernels: Sequence[GeneratedKernel]) -> str:
     """What comes before the sources of ``kernels``."""
-    called = {name for source in sources_of(kernels) for name in _CALLED.findall(source)}
-    return preamble((*_ALWAYS, *(name for name in OPTIONAL if called & defined(name)))) + "\n"
+    called = frozenset().union(*(kernel.functions for kernel in kernels))
+    return preamble((*_ALWAYS, *(name for name, functions in OPTIONAL.items() if called & functions))) + "\n"

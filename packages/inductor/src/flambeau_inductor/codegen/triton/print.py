@@ -86,7 +86,7 @@ class Printer:
 
     def _check(self, s: kir.Check, found: list[str]) -> None:
         self.asserts = True
-        legal = f"(({s.position.name} >= 0) & ({s.position.name} < {s.size.name}))"
+        legal = f"(({self.text(s.position)} >= 0) & ({self.text(s.position)} < {self.text(s.size)}))"
         condition = " | ".join([legal, *(f"({self.text(part)} == 0)" for part in s.masks)])
         found.append(f"tl.device_assert({condition}, 'index out of range')")
 
