@@ -158,7 +158,7 @@ STAGES = (
     ),
     Stage(
         "schedule", _below(_INDUCTOR, "ir/kernel.py", "schedule/fuse.py", "schedule/gemms.py", "schedule/merge.py", "schedule/nest.py", "schedule/loops.py", "schedule/plan.py",
-                           "schedule/products.py", "schedule/split_terms.py", "schedule/steps.py", "program/memory.py", "program/build.py", "program/registers.py", "passes/*.py"), 18,
+                           "schedule/products.py", "schedule/prologues.py", "schedule/split_terms.py", "schedule/steps.py", "program/memory.py", "program/build.py", "program/registers.py", "passes/*.py"), 18,
         (f"{_I}/schedule", f"{_I}/program", f"{_I}/passes", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
@@ -243,7 +243,7 @@ STAGES = (
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "function", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
             "philox", "pieces", "places", "print", "reduction", "statements", "texts", "templates/__init__", "templates/attention",
-             "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/points", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/measure.py"), 20,
+             "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/inline", "templates/points", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/measure.py"), 20,
         ("tests/robustness/test_tables.py", f"{_I}/codegen/triton", f"{_I}/autotune"),
     ),
     Stage(

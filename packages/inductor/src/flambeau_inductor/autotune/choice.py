@@ -20,7 +20,7 @@ from ..codegen.triton.templates import product_kernel
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.graph import Graph
-from ..ir.kernel import Gemm, GemmTile
+from ..ir.kernel import Computed, Gemm, GemmTile
 from ..schedule import Schedule
 from ..schedule.gemms import Candidate, form_gemms
 from ..schedule.products import Product
@@ -30,6 +30,8 @@ from .questions import UNKNOWN, Question, answers, anything_stored
 
 #: By how much a kernel must be faster than the library to be compiled without measurement, and the seconds of a call that it must save.
 _FASTER, _SAVED = 1.5, 50e-6
+#: The same seconds where the kernel also saves storing an operand: a certain gain, as weights of fewer bytes are read where memory decides how long it takes.
+_SAVED_STORING = 5e-6
 #: Tiles that are measured, the best by the model.
 _MEASURED = 5
 
@@ -91,7 +93,7 @@ class ChooseGemm:
         (found,) = self.answer([question])
         if found is None or (found is not UNKNOWN and is_possible(found, candidate.product)):
             return found
-        return tile if _is_far_faster(candidate.product) else None
+        return _tiles(candidate.product, certain=True)[0] if _is_far_faster(candidate.product) else None
 
     def question(self, candidate: Candidate) -> Question | None:
         """Who computes a candidate that is considered; None where Triton cannot express it."""
@@ -148,8 +150,9 @@ def _is_far_faster(product: Product) -> bool:
         return False
     problem, device = problem_of(product), device_facts(product.left.device)
     library = tiles.library_seconds(problem, device)
-    own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product)), default=library)
-    return library > _FASTER * own and library - own > _SAVED
+    saved = _SAVED_STORING if isinstance(product.right, Computed) else _SAVED
+    own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product, certain=True)), default=library)
+    return library > _FASTER * own and library - own > saved
 
 
 def _is_possible(product: Product, config: Config) -> bool:
@@ -157,9 +160,10 @@ def _is_possible(product: Product, config: Config) -> bool:
     return device.language(config).gemms and device.enabled(config)
 
 
-def _tiles(product: Product) -> list[GemmTile]:
-    """The tiles that a product may be computed in, best first."""
-    return tiles.candidates(problem_of(product), device_facts(product.left.device), exact=_is_exact(product))
+def _tiles(product: Product, *, certain: bool = False) -> list[GemmTile]:
+    """The tiles that a product may be computed in, best first. ``certain``: of kernels that compute an operand only those whose time is that of memory."""
+    exact = _is_exact(product) or (certain and isinstance(product.right, Computed))
+    return tiles.candidates(problem_of(product), device_facts(product.left.device), exact=exact)
 
 
 def _is_exact(product: Product) -> bool:

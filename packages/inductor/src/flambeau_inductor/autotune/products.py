@@ -14,8 +14,8 @@ from ..codegen.tunable import bucket
 from ..config import Config
 from ..devices import device_facts
 from ..ir.graph import Graph
-from ..ir.kernel import GemmTile, KernelBody, Store, Window
-from ..ir.scalar import walk
+from ..ir.kernel import Computed, GemmTile, KernelBody, Store, Window
+from ..ir.scalar import Scalar, walk
 from ..schedule import Step
 from ..schedule.gemms import Candidate
 from ..schedule.nest import values
@@ -36,7 +36,11 @@ def question_of(candidate: Candidate, tiles: Sequence[GemmTile], config: Config,
     problem = problem_of(product)
     # The result stays where something else reads it: all ways store the same.
     wanted = tuple(dict.fromkeys(s.buffer for s in body.statements if isinstance(s, Store)))
-    followed: list[Step] = [product.call, *([candidate.epilogue] if candidate.epilogue is not None else [])]
+    followed: list[Step] = [
+        *candidate.makers,
+        product.call,
+        *([candidate.epilogue] if candidate.epilogue is not None else []),
+    ]
     nothing = Graph((), (), (), (), candidate.buffers)
 
     def program(tile: GemmTile | None) -> Artifact | None:
@@ -65,11 +69,17 @@ def _product_text(product: Product) -> str:
     scales = (product.alpha != 1, product.beta != 0, product.bias is not None)
     sizes = [bucket(n) for n in problem.sizes]
     left = product.left
+    right = product.right
+    made = _value_text([right.value]) if isinstance(right, Computed) else ""
     window = (left.taps, left.stride, left.padding, left.dilation) if isinstance(left, Window) else ()
-    return f"{product.call.op} {scales} {problem.dtype} {sizes} {sides} {problem.is_aligned} {window}"
+    return f"{product.call.op} {scales} {problem.dtype} {sizes} {sides} {problem.is_aligned} {window} {made}"
 
 
 def _epilogue_text(body: KernelBody) -> str:
     """What is computed at each point, and in which types it comes and goes, whatever the sizes are."""
-    nodes = [f"{node.kind}.{node.op}.{node.dtype}" for node in walk(*(v for s in body.statements for v in values(s)))]
-    return " ".join([*nodes, *(str(buffer.layout.dtype) for buffer in body.buffers)])
+    nodes = _value_text([v for s in body.statements for v in values(s)])
+    return " ".join([nodes, *(str(buffer.layout.dtype) for buffer in body.buffers)])
+
+
+def _value_text(scalars: Iterable[Scalar]) -> str:
+    return " ".join(f"{node.kind}.{node.op}.{node.dtype}" for node in walk(*scalars))

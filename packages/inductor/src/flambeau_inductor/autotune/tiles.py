@@ -16,7 +16,7 @@ from ..codegen.triton.templates.gemv import FEWEST_ROWS, VECTOR, takes
 from ..codegen.triton.templates.windows import ALIGNMENT, WindowSide
 from ..devices import H200, Facts
 from ..devices.facts import LAUNCH_SECONDS
-from ..ir.kernel import GemmTile, Window
+from ..ir.kernel import Computed, GemmTile, Window
 from ..ir.layout import Ref
 from ..schedule.split_terms import can_split
 
@@ -75,13 +75,18 @@ class Problem:
     """A product: (batch, m, k) times (batch, k, n) into results of one stride of one element, ``step`` elements between rows."""
 
     left: Ref | Window
-    right: Ref
+    right: Ref | Computed
     step: int
 
     @property
     def dtype(self) -> torch.dtype:
         """The operands'."""
         return self.left.dtype
+
+    @property
+    def source(self) -> Ref:
+        """The right operand, or what it is computed from."""
+        return self.right.source if isinstance(self.right, Computed) else self.right
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -100,12 +105,12 @@ class Problem:
         """Of operands and results."""
         batch, m, n, k = self.sizes
         left = int(self.left.image.layout().numel) if isinstance(self.left, Window) else batch * m * k
-        return (left + batch * (k * n + m * n)) * self.dtype.itemsize
+        return (left + batch * m * n) * self.dtype.itemsize + batch * k * n * self.source.dtype.itemsize
 
     def sides(self, tile: GemmTile) -> tuple[Side | WindowSide, Side]:
         """Both operands in blocks, which the hardware fetches where it can."""
         left = left_side(self.left, evolve(tile, fetched=True))
-        return left, Side("right", self.right, 2, (tile.columns, tile.terms))
+        return left, Side("right", self.source, 2, (tile.columns, tile.terms))
 
     @property
     def is_aligned(self) -> bool:
@@ -162,10 +167,12 @@ def _of_few_rows(problem: Problem) -> list[GemmTile]:
     if rows not in _FEW_ROWS or not takes(problem.left, problem.right):
         return []
     # A row of terms that all threads of the program read together.
-    each = 32 * VECTOR // problem.dtype.itemsize
+    each = 32 * VECTOR // problem.source.dtype.itemsize
     warps = max(1, min(4, k // each))
     terms = min(each * warps, 1 << (k - 1).bit_length())
-    return [GemmTile(rows, columns, terms, warps, 1) for columns in _FEW_ROWS[rows]]
+    # More bytes of a row at once are more registers: fewer columns.
+    fewer = max(1, VECTOR // problem.source.dtype.itemsize // 8)
+    return [GemmTile(rows, columns // fewer, terms, warps, 1) for columns in _FEW_ROWS[rows]]
 
 
 def _terms(problem: Problem, row: int) -> int:
@@ -204,7 +211,8 @@ def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:
     """About how long the product takes in this tile."""
     batch, m, n, k = problem.sizes
     tiles = batch * tile.parts * -(-m // tile.rows) * -(-n // tile.columns)
-    operands = (tile.columns + (tile.rows if tile.rows >= FEWEST_ROWS else 0)) * tile.terms * problem.dtype.itemsize
+    rows = tile.rows if tile.rows >= FEWEST_ROWS else 0
+    operands = (tile.columns * problem.source.dtype.itemsize + rows * problem.dtype.itemsize) * tile.terms
     if tile.rows < FEWEST_ROWS:
         # What one program has read is in its registers: about eight run at once.
         places, computed = 8 * device.multiprocessors, 0.0
@@ -220,11 +228,15 @@ def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:
 
 
 def library_seconds(problem: Problem, device: Facts) -> float:
-    """The same for the library."""
+    """The same for the library, after the kernel that makes its right operand where there is one."""
     rate = _rate(problem.dtype, device)
     if not problem.is_aligned:
         rate *= UNALIGNED_LIBRARY / _rate(problem.dtype, H200)
-    return max(problem.flops / rate, problem.bytes / device.bandwidth)
+    batch, m, n, k = problem.sizes
+    each, made = problem.dtype.itemsize, 0.0
+    if isinstance(problem.right, Computed):
+        made = LAUNCH_SECONDS + batch * k * n * (problem.source.dtype.itemsize + each) / device.bandwidth
+    return made + max(problem.flops / rate, batch * (m * k + m * n + k * n) * each / device.bandwidth)
 
 
 def _rate(dtype: torch.dtype, device: Facts) -> float:
@@ -240,7 +252,7 @@ def _reached(problem: Problem, tile: GemmTile) -> float:
     for side in problem.sides(tile):
         if problem.dtype is torch.float32 and not side.by_terms:
             part *= _ACROSS
-        elif not side.is_fetched:
+        elif not side.is_fetched or (side.name == "right" and isinstance(problem.right, Computed)):
             odd = any(step * problem.dtype.itemsize % 4 for step in side.steps if step != 1)
             part *= _ODD if odd else _BY_ADDRESS
     return part

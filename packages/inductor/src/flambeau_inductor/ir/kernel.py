@@ -145,6 +145,44 @@ class Window:
 
 
 @frozen
+class Computed:
+    """A matrix that is computed where it is read: its element at ``axes`` (batch, row, column) is ``value``, of ``source.dtype`` or made of it.
+
+    ``source`` is what most of it is read from, as that lies: one element of it belongs to each of the matrix.
+    """
+
+    sizes: Sizes
+    axes: tuple[Expr, Expr, Expr]
+    value: Scalar
+    source: Ref
+
+    @property
+    def buffer(self) -> str:
+        """Where the source is."""
+        return self.source.buffer
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The matrix's."""
+        return self.value.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed."""
+        return self.source.device
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it is computed from."""
+        return tuple(dict.fromkeys(node.buffer for node in loads(self.value)))
+
+
+def operand_reads(operand: Ref | Window | Computed) -> tuple[str, ...]:
+    """The buffers that an operand is read from."""
+    return operand.reads if isinstance(operand, Computed) else (operand.buffer,)
+
+
+@frozen
 class Gemm:
     """A matrix product (GEMM) with what is done to its results where they are computed (its epilogue), as one kernel.
 
@@ -154,7 +192,7 @@ class Gemm:
     """
 
     left: Ref | Window
-    right: Ref
+    right: Ref | Computed
     body: KernelBody
     tile: GemmTile
 
@@ -181,7 +219,8 @@ class Gemm:
     @property
     def reads(self) -> tuple[str, ...]:
         """The buffers that it reads."""
-        found = [self.left.buffer, self.right.buffer, *(n.buffer for s in self.body.statements for n in loads(s.value))]
+        operands = (*operand_reads(self.left), *operand_reads(self.right))
+        found = [*operands, *(n.buffer for s in self.body.statements for n in loads(s.value))]
         return tuple(dict.fromkeys(found))
 
     @property

@@ -17,26 +17,31 @@ from attrs import define, evolve, field, frozen
 from .. import expr as ex
 from ..expr import ONE, ZERO, Expr, Int, Symbol
 from ..ir.graph import Graph
-from ..ir.kernel import SUM, Gemm, GemmTile, KernelBody, Statement, Store
+from ..ir.kernel import SUM, Gemm, GemmTile, KernelBody, Statement, Store, operand_reads
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Axis
 from ..ir.scalar import Scalar, constant, load, loads, op, reduced, transform
 from .nest import rename, values
 from .plan import Schedule, arguments, name_of, stacks_of
 from .products import Product, read_product
+from .prologues import computed
 from .split_terms import in_parts
 from .steps import Step, step_reads, step_writes
+
+#: Rows up to which a product computes its right operand itself: for each block of rows anew.
+MOST_ROWS = 256
 
 
 @frozen
 class Candidate:
     """A product, and the step that would be its epilogue (None where there is none). ``body`` is what the ``Gemm`` would compute at each point,
-    ``buffers`` are those of the schedule."""
+    ``buffers`` are those of the schedule. ``makers`` are the kernels that make operands which the product computes itself."""
 
     product: Product
     epilogue: KernelBody | None
     body: KernelBody
     buffers: Mapping[str, Buffer] = field(eq=False, repr=False)
+    makers: tuple[KernelBody, ...] = ()
 
     def steps(self, tile: GemmTile, graph: Graph, names: set[str]) -> tuple[list[Step], Mapping[str, Buffer]]:
         """The kernels that compute it in a tile, named beside ``names``, and the buffers between them."""
@@ -86,16 +91,43 @@ class _Former:
         """Look at each product in turn."""
         for position, step in enumerate(self.plan.steps):
             product = read_product(step)
-            if product is not None and self.choose.considers(product):
-                self._try(product, position)
+            if product is None:
+                continue
+            made = self._with_prologue(product, position)
+            if self.choose.considers(made[0]):
+                self._try(*made, position)
         return Schedule(tuple(step for steps in self.steps for step in steps), self.buffers)
 
-    def _try(self, product: Product, position: int) -> None:
-        user, at, candidate = self._candidate(product, position)
+    def _with_prologue(self, product: Product, position: int) -> tuple[Product, int | None]:
+        """The product that computes its right operand, and where the kernel is that makes it now (None where it stays)."""
+        ref, rows = product.right, product.sizes[1]
+        if (
+            not isinstance(ref, Ref)
+            or product.is_convolution
+            or rows > MOST_ROWS
+            or self.readers.get(ref.buffer) != [position]
+        ):
+            return product, None
+        at = self.filled.get(ref.buffer)
+        maker = self.plan.steps[at] if at is not None else None
+        if at is None or not isinstance(maker, KernelBody) or maker not in self.steps[at]:
+            return product, None
+        stays = any(isinstance(out, Ref) and out.buffer == ref.buffer for out in self.graph.outputs)
+        shared = any(buffer.storage == ref.buffer and buffer.in_place for buffer in self.plan.buffers.values())
+        right = None if stays or shared else computed(ref, maker, self.plan.buffers)
+        if right is None or self._is_overwritten(evolve(product, right=right), at, position):
+            return product, None
+        return evolve(product, right=right), at
+
+    def _try(self, product: Product, made: int | None, position: int) -> None:
+        user, at, candidate = self._candidate(product, made, position)
         tile = self.choose.tile(candidate)
         if tile is None:
             return
         self.steps[position].remove(product.call)
+        if made is not None:
+            for maker in candidate.makers:
+                self.steps[made].remove(maker)
         if candidate.epilogue is not None:
             self.steps[user].remove(candidate.epilogue)
         steps, buffers = candidate.steps(tile, self.graph, self.names)
@@ -104,8 +136,11 @@ class _Former:
         for step in steps:
             self.filled |= dict.fromkeys(step_writes(step), at)
 
-    def _candidate(self, product: Product, position: int) -> tuple[int, int, Candidate]:
+    def _candidate(self, product: Product, made: int | None, position: int) -> tuple[int, int, Candidate]:
         """Where the product's epilogue is and where the product would be computed, and as what."""
+        first = position if made is None else made
+        maker = self.plan.steps[first]
+        makers = (maker,) if made is not None and isinstance(maker, KernelBody) else ()
         buffers, users = self.plan.buffers, self.readers.get(product.out.name, [])
         leaves = any(isinstance(out, Ref) and out.buffer == product.out.name for out in self.graph.outputs)
         for user in users:
@@ -116,17 +151,17 @@ class _Former:
             needed = [self.filled.get(name, -1) for name in step_reads(epilogue) - {product.out.name}]
             at = max([position, *needed])
             others = [other for other in users if other != user]
-            if any(other <= at for other in others) or self._is_overwritten(product, position, at):
+            if any(other <= at for other in others) or self._is_overwritten(product, first, at):
                 continue
             body = _with_epilogue(product, epilogue, buffers, leaves or bool(others))
             if body is not None:
-                return user, at, Candidate(product, epilogue, body, buffers)
-        return position, position, Candidate(product, None, _alone(product, buffers), buffers)
+                return user, at, Candidate(product, epilogue, body, buffers, makers)
+        return position, position, Candidate(product, None, _alone(product, buffers), buffers, makers)
 
     def _is_overwritten(self, product: Product, first: int, last: int) -> bool:
         """Whether a step between two positions writes over memory that the product reads."""
         operands = (ref for ref in (product.left, product.right, product.bias) if ref is not None)
-        read = {_root(ref.buffer, self.plan.buffers) for ref in operands}
+        read = {_root(name, self.plan.buffers) for ref in operands for name in operand_reads(ref)}
         between = (step for steps in self.steps[first : last + 1] for step in steps if step is not product.call)
         written = {_root(name, self.plan.buffers) for step in between for name in step_writes(step)}
         return not read.isdisjoint(written)

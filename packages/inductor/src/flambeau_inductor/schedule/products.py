@@ -14,7 +14,7 @@ import torch
 from attrs import evolve, frozen
 
 from ..expr import ONE, ZERO, Expr
-from ..ir.kernel import Window
+from ..ir.kernel import Computed, Window
 from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Extern
 from .steps import Step
@@ -34,7 +34,7 @@ class Product:
     call: Extern
     out: Buffer
     left: Ref | Window
-    right: Ref
+    right: Ref | Computed
     result: Ref
     bias: Ref | None = None
     alpha: float = 1.0

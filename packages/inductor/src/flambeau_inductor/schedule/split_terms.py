@@ -13,10 +13,10 @@ from attrs import evolve
 
 from ..expr import Int, Symbol
 from ..ir.graph import Graph
-from ..ir.kernel import SUM, Gemm, KernelBody, Reduce, Store, Window
+from ..ir.kernel import SUM, Computed, Gemm, KernelBody, Reduce, Store, Window
 from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Axis
-from ..ir.scalar import load, reduced
+from ..ir.scalar import load, reduced, substitute
 from .loops import improve
 from .nest import Nest, tidy
 from .plan import arguments, body_of
@@ -38,9 +38,7 @@ def in_parts(
     left, right = whole.left, whole.right
     assert isinstance(left, Ref), "what a convolution sees is not cut"
     left = evolve(left, sizes=(parts, m, each), strides=(int(left.strides[2]) * each, left.strides[1], left.strides[2]))
-    right = evolve(
-        right, sizes=(parts, each, n), strides=(int(right.strides[1]) * each, right.strides[1], right.strides[2])
-    )
+    right = _part(right, parts, each)
     layout = Layout.contiguous((parts, m, n), torch.float32, whole.device)
     sums = Buffer(f"{out.name}_parts", layout)
     known = {**buffers, sums.name: sums}
@@ -56,6 +54,19 @@ def in_parts(
     )  # fmt: skip
     tile = evolve(whole.tile, parts=1)
     return [Gemm(left, right, partial, tile), _added_up(body, sums, known, graph, names)], {sums.name: sums}
+
+
+def _part(right: Ref | Computed, parts: int, each: int) -> Ref | Computed:
+    """The right operand as one batch for each part."""
+    sizes = (Int(parts), Int(each), right.sizes[2])
+    if isinstance(right, Ref):
+        return evolve(right, sizes=sizes, strides=(int(right.strides[1]) * each, right.strides[1], right.strides[2]))
+    batch, term, column = right.axes
+    axes = (Symbol(batch.name, bound=sizes[0]), Symbol(term.name, bound=sizes[1]), column)
+    value = substitute(right.value, {batch: 0, term: axes[0] * each + axes[1]})
+    source = _part(right.source, parts, each)
+    assert isinstance(source, Ref)
+    return Computed(sizes, axes, value, source)
 
 
 def _added_up(

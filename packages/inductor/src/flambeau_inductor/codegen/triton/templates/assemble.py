@@ -6,16 +6,17 @@ product is in those lines alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 from .... import expr as ex
-from ....ir.kernel import Gemm
+from ....ir.kernel import Computed, Gemm
 from ...kernel import GeneratedKernel
 from ..function import Function, positions
 from ..types import signature_text
+from .inline import pointers_of
 from .points import Points
 
 
@@ -26,10 +27,13 @@ def kernel_of(
     lines: Callable[[str], list[str]],
     constants: Mapping[str, Any],
     programs: int,
+    helpers: Iterable[str] = (),
 ) -> GeneratedKernel:
-    """``lines`` are given the name of the epilogue's function; ``buffers`` maps its buffers to those of the schedule; ``constants`` are constexprs."""
+    """``lines`` are given the name of the epilogue's function; ``buffers`` maps its buffers to those of the schedule; ``constants`` are constexprs,
+    ``helpers`` the support functions that lines call."""
     name = f"triton_gemm_{gemm.name.removeprefix('fused_')}"
-    dtypes = {"left": gemm.left.dtype, "right": gemm.right.dtype}
+    operands = {**pointers_of("left", gemm.left), **pointers_of("right", gemm.right)}
+    dtypes = {parameter: dtype for parameter, (_, dtype) in operands.items()}
     dtypes |= {pointer: points.dtypes[buffer] for buffer, pointer in points.pointers.items()}
     parameters = (*dtypes, *(f"{constant}: tl.constexpr" for constant in constants))
     epilogue = f"{name}_points"
@@ -41,14 +45,15 @@ def kernel_of(
         "num_warps": gemm.tile.num_warps,
         "num_stages": gemm.tile.num_stages,
         "asserts": points.asserts,
-        "helpers": sorted(points.helpers),
+        "helpers": sorted({*points.helpers, *helpers}),
     }
     batch, m, k = (int(size) for size in gemm.left.sizes)
     n = int(gemm.right.sizes[2])
+    source = gemm.right.source if isinstance(gemm.right, Computed) else gemm.right
     return GeneratedKernel(
         name=name,
         source=f"{points.function.text(epilogue)}\n\n{main.text(name)}",
-        buffers=(gemm.left.buffer, gemm.right.buffer, *(buffers[buffer] for buffer in points.pointers)),
+        buffers=(*(buffer for buffer, _ in operands.values()), *(buffers[buffer] for buffer in points.pointers)),
         dtypes=tuple(dtypes.values()),
         scalars=(),
         scalar_kinds="",
@@ -57,7 +62,7 @@ def kernel_of(
         checks=("index out of range",) if points.asserts else (),
         meta={
             **compiled,
-            "bytes": _bytes(batch * m * k, gemm.left.dtype) + _bytes(batch * k * n, gemm.right.dtype) + _moved(points),
+            "bytes": _bytes(batch * m * k, gemm.left.dtype) + _bytes(batch * k * n, source.dtype) + _moved(points),
             "flops": 2 * batch * m * n * k,
             "origins": list(gemm.origins),
         },

@@ -16,12 +16,13 @@ from attrs import frozen
 from flambeau_runtime.triton_kernels import ALIGNED, WAIT
 
 from ....devices import Facts, device_facts
-from ....ir.kernel import Gemm, GemmTile, Window
+from ....ir.kernel import Computed, Gemm, GemmTile, Window
 from ....ir.layout import Ref
 from ...cpp.canonical import canonical
 from ...kernel import GeneratedKernel
 from ..function import PROGRAM
 from .assemble import indented, kernel_of
+from .inline import Inline
 from .points import Points
 from .windows import ALIGNMENT, LONGEST_SIDE, WindowSide
 
@@ -105,7 +106,10 @@ class _Writer:
         #: Where the rows of a tile are points of an image that do not follow each other.
         self.boxes = self.left if isinstance(self.left, WindowSide) and self.left.box is not None else None
         self.points = Points(body, uneven, (("y", tile.rows), ("x", columns)), listed=self.boxes is not None)
-        self.right = Side("right", gemm.right, 2, (tile.columns, tile.terms), tile.fetched)
+        computed = gemm.right if isinstance(gemm.right, Computed) else None
+        self.inline = computed and Inline(computed, by_columns=False, masked=k % tile.terms > 0)
+        source = gemm.right.source if isinstance(gemm.right, Computed) else gemm.right
+        self.right = Side("right", source, 2, (tile.columns, tile.terms), tile.fetched and computed is None)
         self.row_tiles = self.left.tiles if isinstance(self.left, WindowSide) else -(-m // tile.rows)
         self.column_tiles = -(-n // tile.columns)
         self.tiles = batch * self.row_tiles * self.column_tiles
@@ -128,6 +132,7 @@ class _Writer:
         flat = "" if isinstance(self.left, WindowSide) and self.boxes is None else ", flatten=True"
         lines.append(f"for tile in tl.range(pid, {self.tiles}, {self.programs}{flat}):")
         inner = [*self._order(), *(self.left.opening() if isinstance(self.left, WindowSide) else [])]
+        inner += self._columns()
         # Triton has the second operand of an instruction read from shared memory, but not the first one where it was reshaped.
         turned = self.boxes is not None
         inner.append(f"sums = tl.zeros([{'XBLOCK, YBLOCK' if turned else 'YBLOCK, XBLOCK'}], tl.float32)")
@@ -154,6 +159,16 @@ class _Writer:
         ]
         return lines
 
+    def _columns(self) -> list[str]:
+        """What a block of columns of a computed operand needs once."""
+        if not self.inline:
+            return []
+        size = self.sizes[2]
+        columns = "column + tl.arange(0, XBLOCK)"
+        lines = [f"columns = tl.minimum({columns}, {size - 1})" if size % self.tile.columns else f"columns = {columns}"]
+        lines += ["bi = batch"] if self.sizes[0] > 1 else []
+        return [*lines, self.inline.columns, *self.inline.once]
+
     def _open(self, side: Side | WindowSide) -> list[str]:
         """The descriptor of an operand."""
         if isinstance(side, WindowSide):
@@ -174,6 +189,8 @@ class _Writer:
         """One block of an operand: rows by terms of the left one, terms by columns of the right one."""
         if isinstance(side, WindowSide):
             return side.load()
+        if side is self.right and self.inline:
+            return [*self.inline.terms, *self.inline.lines]
         by_address = self._by_address(side)
         if not side.is_fetched:
             return by_address
@@ -233,7 +250,9 @@ class _Writer:
         """The function of the epilogue, and the one that is launched."""
         tile = self.tile
         constants = {"YBLOCK": tile.rows, "XBLOCK": tile.columns, "KBLOCK": tile.terms, ALIGNED: True}
-        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, self.programs)
+        constants |= {"RBLOCK": tile.terms} if self.inline else {}
+        helpers = self.inline.helpers if self.inline else ()
+        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, self.programs, helpers)
 
 
 def shared_bytes(tile: GemmTile, dtype: torch.dtype) -> int:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from flambeau_runtime.triton_kernels import WAIT
 
-from ....ir.kernel import Gemm, Window
+from ....ir.kernel import Computed, Gemm, Window
 from ....ir.layout import Ref
 from ...cpp.canonical import canonical
 from ...kernel import GeneratedKernel
 from ..function import PROGRAM
 from .assemble import indented, kernel_of
+from .inline import Inline
 from .points import Points
 
 #: Rows from which on units for matrices take part.
@@ -23,9 +24,10 @@ FEWEST_ROWS = 16
 VECTOR = 16
 
 
-def takes(left: Ref | Window, right: Ref) -> bool:
-    """Whether the rows are few, and terms are neighbours in memory in the right operand."""
-    return isinstance(left, Ref) and int(right.strides[1]) == 1 and int(left.sizes[1]) < FEWEST_ROWS
+def takes(left: Ref | Window, right: Ref | Computed) -> bool:
+    """Whether the rows are few, and terms are neighbours in memory in the right operand, or in what it is computed from."""
+    source = right.source if isinstance(right, Computed) else right
+    return isinstance(left, Ref) and int(source.strides[1]) == 1 and int(left.sizes[1]) < FEWEST_ROWS
 
 
 def gemv_kernel(gemm: Gemm) -> GeneratedKernel:
@@ -35,7 +37,8 @@ def gemv_kernel(gemm: Gemm) -> GeneratedKernel:
 
 class _Writer:
     def __init__(self, gemm: Gemm) -> None:
-        self.gemm, self.tile = gemm, gemm.tile
+        assert isinstance(gemm.left, Ref), "windows of images have many rows"
+        self.gemm, self.tile, self.left = gemm, gemm.tile, gemm.left
         body, self.buffers = canonical(gemm.body)
         batch, m, k = (int(size) for size in gemm.left.sizes)
         n = int(gemm.right.sizes[2])
@@ -45,11 +48,14 @@ class _Writer:
         uneven = [prefix for prefix, size, block in (("y", m, tile.rows), ("x", n, tile.columns)) if size % block]
         self.points = Points(body, uneven, (("y", tile.rows), ("x", tile.columns)))
         self.across = -(-n // tile.columns)
+        self.source = gemm.right.source if isinstance(gemm.right, Computed) else gemm.right
+        computed = gemm.right if isinstance(gemm.right, Computed) else None
+        self.inline = computed and Inline(computed, by_columns=True, masked=k % tile.terms > 0)
 
     def _lines(self, epilogue: str) -> list[str]:
         tile, (batch, m, n, k) = self.tile, self.sizes
-        lanes = min(VECTOR // self.gemm.right.dtype.itemsize, tile.terms)
-        rows = range(m)
+        lanes = min(VECTOR // self.source.dtype.itemsize, tile.terms)
+        rows, left = range(m), self.left
         lines = [f"pid = {PROGRAM}"]
         lines += [f"batch = pid // {self.across}", f"place = pid % {self.across}"] if batch > 1 else ["place = pid"]
         lines += ["column = place * XBLOCK", "columns = column + tl.arange(0, XBLOCK)"]
@@ -57,16 +63,24 @@ class _Writer:
             # Beyond the last column is the last one again.
             lines.append(f"columns = tl.minimum(columns, {n - 1})")
         lines += ["along = tl.arange(0, KBLOCK)[None, :]", WAIT]
-        lines.append(f"right_at = {self._start('right')} + columns[:, None].to(tl.int64) * {self._step('right', 2)}")
-        lines.append(f"left_at = {self._start('left')}")
+        lines.append(f"left_at = {self._start(left)}")
+        if self.inline:
+            lines += ["bi = batch"] if batch > 1 else []
+            lines += [self.inline.columns, *self.inline.once]
+        else:
+            start = f"{self._start(self.source)} + columns[:, None].to(tl.int64) * {int(self.source.strides[2])}"
+            lines.append(f"right_at = {start}")
         lines += [f"sums_{row} = tl.zeros([XBLOCK, KBLOCK // {lanes}], tl.float32)" for row in rows]
         mask = f", mask=places < {k}, other=0.0" if k % tile.terms else ""
-        steps = ["places = step * KBLOCK + along"]
-        steps.append(f"right_block = tl.load(right_at + places * {self._step('right', 1)}{mask}).to(tl.float32)")
+        steps = ["term = step * KBLOCK", "places = term + along"]
+        if self.inline:
+            steps += [*self.inline.terms, *self.inline.lines, "right_block = right_block.to(tl.float32)"]
+        else:
+            steps.append(f"right_block = tl.load(right_at + places{mask}).to(tl.float32)")
         for row in rows:
-            start = f"left_at + {row * self._step('left', 1)}" if row else "left_at"
+            start = f"left_at + {row * int(left.strides[1])}" if row else "left_at"
             steps += [
-                f"left_block = tl.load({start} + places * {self._step('left', 2)}{mask}).to(tl.float32)",
+                f"left_block = tl.load({start} + places * {int(left.strides[2])}{mask}).to(tl.float32)",
                 f"products = tl.reshape(left_block * right_block, [XBLOCK, KBLOCK // {lanes}, {lanes}])",
                 f"sums_{row} += tl.sum(products, 2)",
             ]
@@ -74,16 +88,12 @@ class _Writer:
         lines += [*indented(steps), *self._rows(), self._finish(epilogue)]
         return lines
 
-    def _start(self, name: str) -> str:
+    def _start(self, operand: Ref) -> str:
         """The first element of the batch."""
-        ref: Ref = getattr(self.gemm, name)
-        start = f"{name} + {int(ref.offset)}" if int(ref.offset) else name
-        batched = self.sizes[0] > 1 and int(ref.strides[0])
-        return f"{start} + batch.to(tl.int64) * {int(ref.strides[0])}" if batched else start
-
-    def _step(self, name: str, dim: int) -> int:
-        """How far apart two elements of an operand lie along a dimension."""
-        return int(getattr(self.gemm, name).strides[dim])
+        name = "right" if operand is self.source else "left"
+        start = f"{name} + {int(operand.offset)}" if int(operand.offset) else name
+        batched = self.sizes[0] > 1 and int(operand.strides[0])
+        return f"{start} + batch.to(tl.int64) * {int(operand.strides[0])}" if batched else start
 
     def _rows(self) -> list[str]:
         """The sums of all rows as one block."""
@@ -104,4 +114,7 @@ class _Writer:
         """The function of the epilogue, and the one that is launched."""
         tile = self.tile
         constants = {"YBLOCK": tile.rows, "XBLOCK": tile.columns, "KBLOCK": tile.terms}
-        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, self.sizes[0] * self.across)
+        constants |= {"RBLOCK": tile.terms} if self.inline else {}
+        helpers = self.inline.helpers if self.inline else ()
+        programs = self.sizes[0] * self.across
+        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, programs, helpers)
