@@ -78,6 +78,11 @@ class Config:
     epilogue_fusion: bool = _option(True, "let a library's product of matrices do the activation after it")
     spend_memory: bool = _option(False, "let rewrites hold more memory at a time than eager does where that saves time")
     layout_optimization: bool = _option(True, "run convolutions channels-last where that pays")
+    blocked_losses: int = _option(
+        1 << 26,
+        "scores of a loss that take at least so many bytes are computed block by block of the classes, and never lie in memory whole; 0: none are",
+        accepts=(lambda value: value >= 0, "at least 0"),
+    )
     gemm: str = _option(
         "auto",
         "who computes matrix products and convolutions on a GPU: 'library', 'generated' kernels, or 'auto': generated ones where they are expected to be far faster",

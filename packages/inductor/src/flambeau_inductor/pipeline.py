@@ -50,6 +50,7 @@ from .passes.runner import bodies_of, graphs_text, run_passes
 from .program.build import BuiltProgram, build
 from .program.failures import writes_inputs_last
 from .program.memory import share_memory
+from .rewrite.blocked_losses import block_losses
 from .rewrite.channels_last import make_channels_last
 from .rewrite.open_softmax import open_softmaxes
 from .schedule import Schedule, schedule
@@ -73,7 +74,7 @@ def rewrite_joint(
     """
     context = context or CompileContext(_config(options))
     with context.stage("joint"):
-        opened = open_softmaxes(graph, context)
+        opened = block_losses(graph, results, context) | open_softmaxes(graph, context)
         moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
     return {**{node: moved.get(now, now) for node, now in opened.items()}, **moved}
 

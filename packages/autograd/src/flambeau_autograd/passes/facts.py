@@ -123,10 +123,11 @@ def runs_once(node: Node) -> bool:
 
 
 def is_late(node: Node) -> bool:
-    """True for what the backward does besides its gradients: a check, a draw or an unknown op that its formulas call, one that raises."""
+    """True for what the backward does besides its gradients: a check, a draw or an unknown op that its formulas call, one that raises; and for what a
+    rewrite wants to be computed there and not before."""
     if node.op != "call_function" or not node.meta.get("backward"):
         return False
-    return is_pinned(node) or "refused" in node.meta
+    return is_pinned(node) or "refused" in node.meta or "recomputed" in node.meta
 
 
 def counts_in_memory(node: Node) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..rewrite import attention, bias, cells, embedding_gradients, epilogues, split_products, written_attention
 from ..rewrite.batch_products import batch_products
+from ..rewrite.blocked_losses import blocked_losses
 from ..rewrite.channels_last import channels_last
 from ..rewrite.engine import RuleSet
 from ..rewrite.flex_attention import blocked_attention
@@ -33,6 +34,7 @@ PASSES = (
     Pass("inline_bodies", inline_bodies),
     Pass("tidying", TIDYING.run),
     Pass("remove_dead", remove_dead),
+    Pass("blocked_losses", blocked_losses),
     Pass("opening_up", OPENING_UP.run),
     Pass("sum_products", sum_products),
     Pass("batch_products", batch_products),

@@ -23,6 +23,9 @@ from .nest import Nest, make_nest, read_indices, stores, values
 
 #: How many groups that share a read (without a dependency) are tried, latest first.
 NEIGHBOURS = 6
+#: Two kernels that need nothing from each other stay apart where both move so many bytes, of which they have at most one part in so many in common:
+#: one launch costs less than what they read and write being in memory at the same time.
+LARGE, SHARED = 8 << 20, 64
 
 
 @define(eq=False)
@@ -133,7 +136,7 @@ class Fuser:
         reads, writes = set(read_indices(nest)), set(stores(nest))
         fails, overwrites = may_fail(operation), any(self.buffers[name].in_place for name in writes)
         needs = self._needs(reads, writes, _nest_symbols(nest))
-        candidates = [] if checks(operation) else self._candidates(reads)
+        candidates = [] if checks(operation) else self._candidates(reads, writes)
         for candidate in candidates:
             if candidate.checks or (fails and candidate.overwrites) or (overwrites and candidate.fails):
                 self.notes.append(
@@ -172,21 +175,37 @@ class Fuser:
             return "few points would do a lot of work in turn"
         return joined
 
-    def _candidates(self, reads: set[str]) -> list[Group]:
+    def _candidates(self, reads: set[str], writes: set[str]) -> list[Group]:
         """Groups worth merging with, the most bytes saved first."""
         if not self.enabled:
             return []
         score: dict[int, int] = {}
+        makers: set[int] = set()
         for name in reads:
             size = self._bytes(name)
             writer = self.writer.get(name)
             if writer is not None and writer.nest is not None:
+                makers.add(writer.number)
                 score[writer.number] = score.get(writer.number, 0) + 2 * size
             for group in self.readers.get(name, [])[-NEIGHBOURS:]:
                 if group.nest is not None and group is not writer:
                     score[group.number] = score.get(group.number, 0) + size
-        best = sorted(score, key=lambda n: (-score[n], -n))
+        own = self._traffic(reads | writes)
+        best = sorted(
+            (n for n in score if n in makers or self._shares_enough(score[n], own, self.groups[n])),
+            key=lambda n: (-score[n], -n),
+        )
         return [self.groups[n] for n in best][: 2 * NEIGHBOURS]
+
+    def _shares_enough(self, common: int, own: int, group: Group) -> bool:
+        """Whether a kernel that moves ``own`` bytes has enough in common with ``group``, which it does not depend on, to be with it in memory."""
+        if own < LARGE or common * SHARED >= own:
+            return True
+        traffic = self._traffic(group.reads | group.writes)
+        return traffic < LARGE or common * SHARED >= traffic
+
+    def _traffic(self, names: set[str]) -> int:
+        return sum(map(self._bytes, names))
 
     def _bytes(self, name: str) -> int:
         layout = self.buffers[name].layout
