@@ -101,6 +101,8 @@ class ChooseGemm:
         found = _tiles(product)
         if not found or not _is_expressed(candidate, found[0]):
             return None
+        # A number that only a call knows is none that a measurement could give.
+        candidate = candidate.alone if candidate.body.scalars else candidate
         return question_of(candidate, found[:_MEASURED], self.config, exact=_is_exact(product))
 
     def answer(self, questions: Sequence[Question]) -> list[Any]:

@@ -16,9 +16,9 @@ from ..devices import device_of
 from ..effects import checks
 from ..ir.kernel import Combined, Gemm, KernelBody, Store
 from ..ir.layout import Buffer
-from ..ir.loops import Extern, ReadItem
+from ..ir.loops import Extern
 from .plan import Schedule
-from .steps import Step, step_reads, step_writes
+from .steps import Step, step_defines, step_reads, step_writes
 
 #: A kernel that moves more than this hides its launch.
 MOST_BYTES = 32 << 20
@@ -75,7 +75,7 @@ class _Combiner:
             self.read_at[name] = max(at, self.read_at.get(name, -1))
         for name in wrote:
             self.written_at[name] = max(at, self.written_at.get(name, -1))
-        for symbol in _defined(step):
+        for symbol in step_defines(step):
             self.defined_at[symbol] = position
         return group
 
@@ -135,12 +135,3 @@ def _touched(step: Step) -> tuple[set[str], set[str]]:
     """Buffers that a step reads and writes; what it keeps of memory that it overwrites counts as written only."""
     reads, writes = step_reads(step), step_writes(step)
     return reads, writes | reads if isinstance(step, Extern) and step.changed else writes
-
-
-def _defined(step: Step) -> tuple[ex.Expr | str, ...]:
-    """Symbols and parameters that have a value after ``step`` only."""
-    if isinstance(step, Extern):
-        return tuple(symbol for symbol, _, _ in step.binds)
-    if isinstance(step, ReadItem):
-        return (step.name,) if step.symbol is None else (step.name, step.symbol)
-    return ()

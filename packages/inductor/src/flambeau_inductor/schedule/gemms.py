@@ -26,7 +26,7 @@ from .plan import Schedule, arguments, name_of, stacks_of
 from .products import Product, read_product
 from .prologues import computed
 from .split_terms import in_parts
-from .steps import Step, step_reads, step_writes
+from .steps import Step, step_defines, step_reads, step_writes
 
 #: Rows up to which a product computes its right operand itself: for each block of rows anew.
 MOST_ROWS = 256
@@ -42,6 +42,11 @@ class Candidate:
     body: KernelBody
     buffers: Mapping[str, Buffer] = field(eq=False, repr=False)
     makers: tuple[KernelBody, ...] = ()
+
+    @property
+    def alone(self) -> Candidate:
+        """The product without what follows it."""
+        return evolve(self, epilogue=None, body=_alone(self.product, self.buffers))
 
     def steps(self, tile: GemmTile, graph: Graph, names: set[str]) -> tuple[list[Step], Mapping[str, Buffer]]:
         """The kernels that compute it in a tile, named beside ``names``, and the buffers between them."""
@@ -79,6 +84,8 @@ class _Former:
     readers: dict[str, list[int]] = field(factory=dict)
     #: Where each buffer is filled.
     filled: dict[str, int] = field(factory=dict)
+    #: Where numbers are read that are known at run time only.
+    defined: dict[Expr | str, int] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.steps, self.buffers = [[step] for step in self.plan.steps], dict(self.plan.buffers)
@@ -86,6 +93,7 @@ class _Former:
             for name in step_reads(step):
                 self.readers.setdefault(name, []).append(position)
             self.filled |= dict.fromkeys(step_writes(step), position)
+            self.defined |= dict.fromkeys(step_defines(step), position)
 
     def run(self) -> Schedule:
         """Look at each product in turn."""
@@ -149,6 +157,7 @@ class _Former:
                 continue
             # As early as what it reads is there, so that whatever else reads the result comes after it.
             needed = [self.filled.get(name, -1) for name in step_reads(epilogue) - {product.out.name}]
+            needed += [self.defined.get(scalar, -1) for scalar in epilogue.scalars]
             at = max([position, *needed])
             others = [other for other in users if other != user]
             if any(other <= at for other in others) or self._is_overwritten(product, first, at):
@@ -223,7 +232,7 @@ def _with_epilogue(
     product: Product, epilogue: KernelBody, buffers: Mapping[str, Buffer], stays: bool
 ) -> KernelBody | None:
     """The epilogue over rows and columns, with the sums in the place of its loads of the result; None where it cannot be that."""
-    if epilogue.inner or epilogue.serial or epilogue.scalars:
+    if epilogue.inner or epilogue.serial:
         return None
     for statement in epilogue.statements:
         if not isinstance(statement, Store) or statement.mode != "set" or buffers[statement.buffer].in_place:

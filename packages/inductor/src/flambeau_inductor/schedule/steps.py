@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from ..expr import Expr
 from ..ir.kernel import Combined, Gemm, KernelBody, Store
 from ..ir.loops import Assert, Extern, ReadItem, Template, refs, written
 from ..ir.scalar import loads
@@ -36,3 +37,12 @@ def step_writes(step: Step) -> set[str]:
     if isinstance(step, Gemm):
         return set(step.writes)
     return {out.name for out in written(step)} if isinstance(step, Extern | Template) else set()
+
+
+def step_defines(step: Step) -> tuple[Expr | str, ...]:
+    """Symbols and parameters that have a value after ``step`` only."""
+    if isinstance(step, Extern):
+        return tuple(symbol for symbol, _, _ in step.binds)
+    if isinstance(step, ReadItem):
+        return (step.name,) if step.symbol is None else (step.name, step.symbol)
+    return ()

@@ -14,7 +14,6 @@ belongs to, ``places`` says where a program's blocks lie, ``values`` builds scal
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import torch
@@ -36,6 +35,7 @@ from .errors import UnsupportedKernel
 from .function import Function, positions
 from .lookups import MASK, choose_rows, largest_lookup
 from .looped import Loops
+from .numbers import scalar_names, scalar_types, scalar_variables
 from .options import Config, Traffic
 from .passes import Plan, plan
 from .pieces import Pieces
@@ -127,7 +127,7 @@ class Generator:
             self.body = evolve(self.body, statements=tuple(_replaced(s, values) for s in self.body.statements))
         self.index_bits = 32 if self._fits_32_bits() else 64
         self.arguments, self.pointers = self._name_pointers()
-        self.scalar_names = self._name_scalars()
+        self.scalar_names = scalar_names(self.body)
         self.masks = {
             tile.prefix: Variable(f"{tile.prefix}mask", frozenset({tile.prefix}), torch.bool)
             for tile in (() if self.serial else self.space.tiles)
@@ -246,13 +246,6 @@ class Generator:
                 found.append(self.storage[statement.buffer])
         return found
 
-    def _name_scalars(self) -> dict[str, str]:
-        names: dict[str, str] = {}
-        for scalar in self.body.scalars:
-            text = scalar if isinstance(scalar, str) else scalar.name
-            names[text] = "n_" + re.sub(r"\W", "_", text)
-        return names
-
     def _eviction(self, node: Scalar) -> str:
         """A row that a later walk reads again should stay in the cache, and so should a table that is looked up beside large results;
         a row that is done with should leave it."""
@@ -306,16 +299,7 @@ class Generator:
             # Up to the wait a kernel may run while the one before it ends; no access to memory comes earlier.
             opening = self.places.opening()
             body = [*casts, self.places.program(), *opening, kir.Wait(), *self._work()]
-        scalars = tuple(
-            Variable(
-                name,
-                kir.NO_TILES,
-                torch.float64 if kind == "fp64" else torch.int64 if isinstance(scalar, str) else kir.INDEX,
-            )
-            for scalar, (name, kind) in zip(
-                self.body.scalars, list(self._signature().items())[len(self.parameters) :], strict=True
-            )
-        )
+        scalars = scalar_variables(self.body)
         if self.first:
             scalars = (position(self.first), *scalars)
         arguments = dict.fromkeys(self.argument_pointers.values())
@@ -429,15 +413,7 @@ class Generator:
 
     def _signature(self) -> dict[str, str]:
         signature = {name: "*" + signature_text(dtype) for name, dtype in self.parameters.items()}
-        parameters = {n.args[0]: n.dtype for s in self.body.statements for n in walk(s.value) if n.kind == "parameter"}
-        for scalar in self.body.scalars:
-            if isinstance(scalar, str):
-                floating = parameters.get(scalar, torch.float64).is_floating_point
-                signature[self.scalar_names[scalar]] = "fp64" if floating else "i64"
-            else:
-                small = scalar.lo >= -_INT32 and scalar.hi <= _INT32
-                signature[self.scalar_names[scalar.name]] = "i32" if small else "i64"
-        return signature
+        return {**signature, **scalar_types(self.body)}
 
     def _divisible(self) -> tuple[str, ...]:
         """Pointers that are multiples of 16 bytes: those of buffers that start at a multiple of it in their allocation."""

@@ -11,6 +11,7 @@ pytest.importorskip("triton")
 
 from tracing import traced, traced_on_cuda
 
+from flambeau_inductor.autotune.choice import ChooseGemm
 from flambeau_inductor.codegen.triton.templates.gemm import Side, resident, shared_bytes
 from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.kernel import GemmTile
@@ -127,3 +128,24 @@ def test_products_of_one_text_are_one_kernel():
     inputs = [r(32, 32), r(32, 32), r(32, 32)]
     artifact = compile_graph(traced(twice, *inputs), inputs, GENERATED)
     assert len({kernel.entry for kernel in artifact.kernels}) == 1 and len(artifact.kernels) == 2
+
+
+def with_numbers(n, f):
+    x = (torch.arange(640).view(20, 32) % 7 - 3).float()
+    w = (torch.arange(768).view(32, 24) % 5 - 2).float()
+    return ((x @ w) * f.item() + n.item()).relu()
+
+
+@pytest.mark.parametrize(
+    "tile", [GemmTile(16, 32, 16, 4, 2), GemmTile(16, 32, 16, 4, 2, 2), GemmTile(32, 256, 16, 4, 2)]
+)
+def test_numbers_known_at_run_time(tile, monkeypatch):
+    monkeypatch.setattr(ChooseGemm, "tile", lambda self, candidate: tile)
+    inputs = [torch.tensor(5), torch.tensor(0.37)]
+    artifact = compile_graph(traced(with_numbers, *inputs, mode="symbolic"), inputs, {**GENERATED, "verify": True})
+    # The product's kernel, or the one that adds up its parts, takes both numbers.
+    taking = [kernel.entry for kernel in artifact.kernels if kernel.scalars == 2]
+    assert len(taking) == 1 and ("gemm" if tile.parts == 1 else "_per_") in taking[0]
+    for n, f in ((5, 0.37), (-40, 1e-3)):
+        inputs = [torch.tensor(n), torch.tensor(f)]
+        torch.testing.assert_close(load(artifact)(*inputs)[0], with_numbers(*inputs), rtol=1e-4, atol=1e-4)

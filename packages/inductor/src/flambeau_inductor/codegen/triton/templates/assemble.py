@@ -15,6 +15,7 @@ from .... import expr as ex
 from ....ir.kernel import Computed, Gemm
 from ...kernel import GeneratedKernel
 from ..function import Function, positions
+from ..numbers import scalar_types
 from ..types import signature_text
 from .inline import pointers_of
 from .points import Points
@@ -35,11 +36,12 @@ def kernel_of(
     operands = {**pointers_of("left", gemm.left), **pointers_of("right", gemm.right)}
     dtypes = {parameter: dtype for parameter, (_, dtype) in operands.items()}
     dtypes |= {pointer: points.dtypes[buffer] for buffer, pointer in points.pointers.items()}
-    parameters = (*dtypes, *(f"{constant}: tl.constexpr" for constant in constants))
+    numbers = scalar_types(points.body)
+    parameters = (*dtypes, *numbers, *(f"{constant}: tl.constexpr" for constant in constants))
     epilogue = f"{name}_points"
     main = Function(parameters, tuple(lines(epilogue)), positions(gemm.stacks))
     compiled = {
-        "signature": {parameter: "*" + signature_text(dtype) for parameter, dtype in dtypes.items()},
+        "signature": {**{parameter: "*" + signature_text(dtype) for parameter, dtype in dtypes.items()}, **numbers},
         "constexprs": dict(constants),
         "divisible": list(dtypes),
         "num_warps": gemm.tile.num_warps,
@@ -55,8 +57,8 @@ def kernel_of(
         source=f"{points.function.text(epilogue)}\n\n{main.text(name)}",
         buffers=(*(buffer for buffer, _ in operands.values()), *(buffers[buffer] for buffer in points.pointers)),
         dtypes=tuple(dtypes.values()),
-        scalars=(),
-        scalar_kinds="",
+        scalars=points.body.scalars,
+        scalar_kinds="".join("f" if kind == "fp64" else "i" for kind in numbers.values()),
         extent=ex.Int(programs),
         grain=1,
         checks=("index out of range",) if points.asserts else (),

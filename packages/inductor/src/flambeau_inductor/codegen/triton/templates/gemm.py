@@ -230,7 +230,7 @@ class _Writer:
         batch, m, *_ = self.sizes
         place, end = ("row", f"{m} - row") if self.boxes is None else ("point[:, None]", "inside[:, None]")
         first = place if batch == 1 else f"batch * {m} + {place}"
-        pointers = "".join(f", {name}" for name in self.points.pointers.values())
+        pointers = "".join(f", {name}" for name in self.points.arguments)
 
         def text(sums: str, column: str, width: str) -> str:
             return f"{epilogue}({sums}, {first}, {end}, {column}{pointers}, YBLOCK, {width})"

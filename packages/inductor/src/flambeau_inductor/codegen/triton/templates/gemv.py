@@ -107,7 +107,7 @@ class _Writer:
     def _finish(self, epilogue: str) -> str:
         batch, m, *_ = self.sizes
         first = f"batch * {m}" if batch > 1 else "0"
-        pointers = "".join(f", {name}" for name in self.points.pointers.values())
+        pointers = "".join(f", {name}" for name in self.points.arguments)
         return f"{epilogue}(sums, {first}, {m}, column{pointers}, YBLOCK, XBLOCK)"
 
     def kernel(self) -> GeneratedKernel:

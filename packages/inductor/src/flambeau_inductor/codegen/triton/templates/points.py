@@ -18,6 +18,7 @@ from ....kernel_ir import Kernel, Variable, position
 from ...tiling import Space, Tile
 from ..errors import UnsupportedKernel
 from ..function import Function
+from ..numbers import scalar_names, scalar_variables
 from ..options import Config
 from ..passes import Plan
 from ..print import Printer
@@ -44,8 +45,6 @@ class Points:
     def __init__(
         self, body: KernelBody, uneven: Iterable[str], sides: tuple[tuple[str, int], ...], *, listed: bool = False
     ) -> None:
-        if body.scalars:
-            raise UnsupportedKernel("an epilogue that takes numbers known at run time")
         if len({buffer.storage for buffer in body.buffers}) < len(body.buffers):
             raise UnsupportedKernel("an epilogue over memory that it shares")
         self.body = body
@@ -55,6 +54,8 @@ class Points:
         self.pointers = {
             name: f"{'out' if name in stored else 'in'}{number}" for number, name in enumerate(self.dtypes)
         }
+        #: What is known at run time only -> the parameter that holds it.
+        self.scalars = scalar_names(body)
         self._masks = {
             prefix: Variable(f"{prefix}mask", frozenset({prefix}), torch.bool) for prefix in "yx" if prefix in uneven
         }
@@ -67,7 +68,7 @@ class Points:
         printer = Printer(self.kernel.tiles, self.kernel.index_bits)
         parameters = (
             *(part.name for part in self._given),
-            *self.pointers.values(),
+            *self.arguments,
             "YBLOCK: tl.constexpr",
             "XBLOCK: tl.constexpr",
         )
@@ -76,12 +77,17 @@ class Points:
         #: The support functions that it calls, and whether it may report an index that is out of range.
         self.helpers, self.asserts = printer.helpers, printer.asserts
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The parameters that whoever launches the kernel gives: pointers, then numbers."""
+        return *self.pointers.values(), *self.scalars.values()
+
     def _kernel(self, sides: tuple[tuple[str, int], ...]) -> Kernel:
         body = self.body
         space = Space(tuple(Tile(prefix, axis.symbol, axis.size) for prefix, axis in zip("yx", body.outer)), {})
         places = {tile.symbol: tile.prefix for tile in space.tiles}
         pointers = {name: kir.Pointer(pointer, self.dtypes[name]) for name, pointer in self.pointers.items()}
-        emitter = Emitter(space, places, pointers, {}, dict(self._masks), lambda node: "")
+        emitter = Emitter(space, places, pointers, self.scalars, dict(self._masks), lambda node: "")
         emitter.reduced[SUM] = _SUMS
         straight = Plan((0,) * len(body.statements), {})
         statements = Statements(body, space, straight, Config(dict(sides), 1), (), self.dtypes, False, emitter)
@@ -92,7 +98,7 @@ class Points:
             ("y", "x"),
             32 if _fits_32_bits(body) else 64,
             tuple(pointers.values()),
-            self._given,
+            (*self._given, *scalar_variables(body)),
             sides,
             (*self._opening(), *emitter.scopes[0].body),
             called=True,
