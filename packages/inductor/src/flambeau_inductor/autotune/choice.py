@@ -28,10 +28,6 @@ from . import tiles
 from .products import is_possible, problem_of, question_of
 from .questions import UNKNOWN, Question, answers, anything_stored
 
-#: By how much a kernel must be faster than the library to be compiled without measurement, and the seconds of a call that it must save.
-_FASTER, _SAVED = 1.5, 50e-6
-#: The same seconds where the kernel also saves storing an operand: a certain gain, as weights of fewer bytes are read where memory decides how long it takes.
-_SAVED_STORING = 5e-6
 #: Tiles that are measured, the best by the model.
 _MEASURED = 5
 
@@ -152,9 +148,10 @@ def _is_far_faster(product: Product) -> bool:
         return False
     problem, device = problem_of(product), device_facts(product.left.device)
     library = tiles.library_seconds(problem, device)
-    saved = _SAVED_STORING if isinstance(product.right, Computed) else _SAVED
+    tuning = device.tuning
+    saved = tuning.unstored_seconds if isinstance(product.right, Computed) else tuning.product_seconds
     own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product, certain=True)), default=library)
-    return library > _FASTER * own and library - own > saved
+    return library > tuning.product_gain * own and library - own > saved
 
 
 def _is_possible(product: Product, config: Config) -> bool:

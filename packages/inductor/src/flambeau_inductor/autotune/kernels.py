@@ -18,16 +18,13 @@ from ..codegen.cpp.canonical import canonical
 from ..codegen.languages import writer_of
 from ..codegen.tunable import Tunable
 from ..config import Config
-from ..devices import device_of
+from ..devices import device_facts, device_of
 from ..ir.kernel import KernelBody
 from ..schedule import Schedule, Step
 from ..schedule.steps import step_writes
 from .choice import may_look_up, may_measure
 from .measure import program_of, with_own_memory
 from .questions import UNKNOWN, Question, answers
-
-#: Kernels that take less by the model are left as they are: two runs of one differ by as much as there is to gain.
-_LEAST_SECONDS = 5e-6
 
 
 @frozen
@@ -81,7 +78,8 @@ class ChooseLaunches:
     def _question(self, form: KernelBody) -> tuple[Question, Tunable] | None:
         writer = writer_of(device_of(form.device).language(self.config))
         tuned = None if writer.tunable is None else writer.tunable(form)
-        if tuned is None or tuned.seconds < _LEAST_SECONDS or len(tuned.launches) < 2:
+        least = device_facts(form.device).tuning.measured_seconds
+        if tuned is None or tuned.seconds < least or len(tuned.launches) < 2:
             return None
         program = partial(_program, form, self.config)
         question = Question(

@@ -9,6 +9,7 @@ from .device import Device, Eager, Kernels, Libraries, Reduced
 from .facts import H200, LAUNCH_SECONDS, Facts
 from .language import CPP, TRITON, Language
 from .registry import device_facts, device_of, has_backend, register, registered
+from .tuning import Tuning
 
 __all__ = [
     "CPP",
@@ -24,6 +25,7 @@ __all__ = [
     "Language",
     "Libraries",
     "Reduced",
+    "Tuning",
     "device_facts",
     "device_of",
     "has_backend",

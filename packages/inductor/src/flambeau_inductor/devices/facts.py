@@ -5,7 +5,9 @@ In: numbers from a driver or a data sheet. Out: ``Facts``. The same facts always
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
+
+from .tuning import Tuning
 
 #: What one program of eight warps takes in, sixteen bytes a thread at a time, and how many such programs a multiprocessor runs
 #: at once.
@@ -19,7 +21,8 @@ LAUNCH_SECONDS = 3e-6
 class Facts:
     """``multiprocessors``; ``threads`` and ``registers`` of each; ``cache`` bytes of L2; ``bandwidth`` of a copy in bytes/s;
     ``shared`` bytes of memory that one program can have for itself; ``half_products`` and ``tf32_products``: floating-point operations a second
-    of the library's large matrix products of 16-bit numbers and of float32 rounded to TF32 (measured on the H200, else four fifths of the published rate)."""
+    of the library's large matrix products of 16-bit numbers and of float32 rounded to TF32 (measured on the H200, else four fifths of the published rate). ``tuning``: where one
+    way to write a kernel overtakes another."""
 
     name: str
     multiprocessors: int
@@ -30,6 +33,7 @@ class Facts:
     shared: int = 227 << 10
     half_products: float = 7.8e14
     tf32_products: float = 3.9e14
+    tuning: Tuning = field(factory=Tuning)
 
     def seconds(self, total: float, programs: int) -> float:
         """About how long ``programs`` equal programs take to read ``total`` bytes."""

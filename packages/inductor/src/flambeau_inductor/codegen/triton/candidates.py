@@ -51,17 +51,17 @@ def tunable(body: KernelBody) -> Tunable | None:
         asked=_asked(body, space, traffic),
         seconds=ex.hint(generator.moved) / device.bandwidth,
         launches=tuple(candidates(base, space, traffic, device)),
-        neighbours=partial(_neighbours, space, traffic),
+        neighbours=partial(_neighbours, space, traffic, device),
         record=Config,
-        fits=partial(_fits, space, traffic),
+        fits=partial(_fits, space, traffic, device),
     )
 
 
 def candidates(base: Config, space: tiling.Space, traffic: Traffic, device: Device) -> list[Config]:
     """``base``, other strategies for the same kernel, and neighbours of ``base``."""
     found = dict.fromkeys([base, *_strategies(base, space, traffic, device)])
-    found |= dict.fromkeys(_neighbours(space, traffic, base))
-    return [config for config in found if config is base or _fits(space, traffic, config)][:_MOST]
+    found |= dict.fromkeys(_neighbours(space, traffic, device, base))
+    return [config for config in found if config is base or _fits(space, traffic, device, config)][:_MOST]
 
 
 def _strategies(base: Config, space: tiling.Space, traffic: Traffic, device: Device) -> Iterator[Config]:
@@ -77,15 +77,15 @@ def _strategies(base: Config, space: tiling.Space, traffic: Traffic, device: Dev
         return
     rows, columns = max(ex.hint(x_tile.numel), 1), max(ex.hint(r_tile.numel), 1)
     if r_tile.numel.is_int:
-        if not base.persistent and next_power_of_two(columns) <= options.PERSISTENT_ELEMENTS:
+        if not base.persistent and next_power_of_two(columns) <= device.tuning.persistent_elements:
             yield options.persistent(rows, next_power_of_two(columns), traffic, device)
-        if not base.pieces and options.fits_pieces(columns, traffic):
+        if not base.pieces and options.fits_pieces(columns, traffic, device):
             yield options.in_pieces(columns, traffic)
     if (base.persistent or base.pieces) and columns >= _WORTH_A_LOOP:
         yield options.looped(rows, columns, traffic, device)
 
 
-def _neighbours(space: tiling.Space, traffic: Traffic, config: Hashable) -> list[Config]:
+def _neighbours(space: tiling.Space, traffic: Traffic, device: Device, config: Hashable) -> list[Config]:
     """Twice and half of each knob that is free."""
     if not isinstance(config, Config):
         return []
@@ -101,10 +101,10 @@ def _neighbours(space: tiling.Space, traffic: Traffic, config: Hashable) -> list
     if len(config.blocks) == 1 and config.repeats == 1:
         # A larger block for as many threads more.
         found.append(evolve(config, blocks={"x": config.blocks["x"] * 2}, num_warps=config.num_warps * 2))
-    return [other for other in found if _fits(space, traffic, other)]
+    return [other for other in found if _fits(space, traffic, device, other)]
 
 
-def _fits(space: tiling.Space, traffic: Traffic, config: Hashable) -> bool:
+def _fits(space: tiling.Space, traffic: Traffic, device: Device, config: Hashable) -> bool:
     """Whether a configuration can be that of a kernel over ``space``."""
     if not isinstance(config, Config) or set(config.blocks) != {tile.prefix for tile in space.tiles}:
         return False
@@ -129,7 +129,7 @@ def _fits(space: tiling.Space, traffic: Traffic, config: Hashable) -> bool:
         elif size > _LONGEST_SIDE or size > next_power_of_two(length):
             return False
     if config.pieces:
-        return sizes["x"] == 1 and options.fits_pieces(ex.hint(space.tiles[1].numel), traffic)
+        return sizes["x"] == 1 and options.fits_pieces(ex.hint(space.tiles[1].numel), traffic, device)
     return True
 
 

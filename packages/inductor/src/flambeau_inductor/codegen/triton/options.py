@@ -19,24 +19,7 @@ from ...devices import Facts as Device
 from .. import tiling
 from .lookups import Lookup
 
-#: A row of at most this many elements (all rows together) is kept in registers from its first load to its last use.
-PERSISTENT_ELEMENTS = 16384
-#: The same for a row that is kept without padding while other programs wait for memory beside it.
-_PIECES_ELEMENTS = 12288
-#: Elements of a column that one program holds at once at most.
-_COLUMN_ELEMENTS = 64
 _MOST_WARPS = 32
-#: Instructions for each byte that a pointwise kernel moves from which on they take about as long as the bytes: only what is
-#: on its way while others are worked on costs nothing then.
-_BUSY = 5
-#: Points that a thread of such a kernel does in all.
-_REPEATED = 16
-#: Programs for each multiprocessor that it needs at least.
-_FULL = 16
-#: The part of the cache from which on a table is taken in halves, and the bytes of rows that a program must do then: twice as many
-#: programs that do less take longer to start than their bytes to move.
-_LARGE_TABLE = 0.3
-_HALVED_BYTES = 4096
 
 
 @frozen
@@ -108,9 +91,9 @@ def choose(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
 
 def _gains_by_halves(lookup: Lookup | None, together: int, space: tiling.Space, device: Device) -> bool:
     """Whether rows of a table, ``together`` of them for each program, are read again, but too late to be in the cache still."""
-    if lookup is None or lookup.row_bytes * together < _HALVED_BYTES:
+    if lookup is None or lookup.row_bytes * together < device.tuning.halved_bytes:
         return False
-    large = lookup.rows * lookup.row_bytes > _LARGE_TABLE * device.cache
+    large = lookup.rows * lookup.row_bytes > device.tuning.large_table * device.cache
     return large and ex.hint(space.tiles[0].numel) >= lookup.rows
 
 
@@ -124,10 +107,11 @@ def _blocks(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
 
 def _pointwise(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     numel = max(ex.hint(space.tiles[0].numel), 1)
-    if traffic.repeatable and traffic.work >= _BUSY * traffic.moved:
+    tuning = device.tuning
+    if traffic.repeatable and traffic.work >= tuning.busy * traffic.moved:
         each = max(4, min(16 // traffic.narrowest, 8))
-        if numel >= 128 * _REPEATED * _FULL * device.multiprocessors:
-            return Config({"x": 128 * each}, 4, repeats=_REPEATED // each)
+        if numel >= 128 * tuning.repeated * tuning.full * device.multiprocessors:
+            return Config({"x": 128 * each}, 4, repeats=tuning.repeated // each)
     # A thread moves about 64 bytes, by accesses of sixteen bytes where the narrowest type is not a byte.
     each = next_power_of_two(64 // max(traffic.moved, 1))
     each = 4 if traffic.heavy else max(4, min(each, 16), min(16 // traffic.narrowest, 8))
@@ -156,26 +140,27 @@ def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     width = next_power_of_two(columns)
     if r_tile.numel.is_int and width <= _most_kept(rows, traffic, device):
         return persistent(rows, width, traffic, device)
-    if r_tile.numel.is_int and fits_pieces(columns, traffic):
+    if r_tile.numel.is_int and fits_pieces(columns, traffic, device):
         return in_pieces(columns, traffic)
     return looped(rows, columns, traffic, device)
 
 
 def _most_kept(rows: int, traffic: Traffic, device: Device) -> int:
     """The longest row worth keeping: one that is walked once gains nothing beyond a block."""
+    longest = device.tuning.persistent_elements
     if traffic.walks < 2 and not traffic.chained:
-        return 4096
+        return device.tuning.persistent_once_elements
     if traffic.rows <= 1 and rows > device.multiprocessors:
         # A row of more fills the registers of a multiprocessor: while it is worked on, nothing would be on its way from memory.
-        return PERSISTENT_ELEMENTS // 2
-    return PERSISTENT_ELEMENTS // min(max(traffic.rows, 1), 4)
+        return longest // 2
+    return longest // min(max(traffic.rows, 1), 4)
 
 
-def fits_pieces(columns: int, traffic: Traffic) -> bool:
+def fits_pieces(columns: int, traffic: Traffic, device: Device) -> bool:
     """Whether a row that is walked again is kept without padding: it leaves registers for other programs, and has whole vectors."""
     again = traffic.walks > 1 or traffic.chained
     elements = columns * max(traffic.rows, 1)
-    return again and not traffic.scans and elements <= _PIECES_ELEMENTS and columns % _vector(traffic) == 0
+    return again and not traffic.scans and elements <= device.tuning.pieces_elements and columns % _vector(traffic) == 0
 
 
 def in_pieces(columns: int, traffic: Traffic) -> Config:
@@ -247,7 +232,7 @@ def _down_columns(rows: int, columns: int, static: bool, traffic: Traffic, devic
     while x_block > 64 // max(traffic.narrowest, 1) and rows < x_block * device.multiprocessors:
         x_block //= 2
     height = next_power_of_two(columns)
-    kept = static and height <= _COLUMN_ELEMENTS
+    kept = static and height <= device.tuning.column_elements
     if kept:
         return Config({"x": x_block, "r": height}, _warps(x_block * height, 256), persistent=True)
     r_block = max(4, min(height, 4096 // x_block))

@@ -43,4 +43,5 @@ def _present(index: int) -> Facts:
         getattr(found, "shared_memory_per_block_optin", known.shared),
         known.half_products,
         known.tf32_products,
+        known.tuning,
     )

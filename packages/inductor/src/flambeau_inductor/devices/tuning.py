@@ -1,0 +1,43 @@
+"""Numbers that no driver tells and no data sheet has: where one way to write a kernel overtakes another.
+
+In: nothing. Out: ``Tuning``, a part of a device's ``Facts``. The defaults were found on an H200 and hold until somebody measures another family: its row in
+``cuda/gpus.py`` then has a ``Tuning`` of its own. ``python -m benchmarks.tuning --device cuda`` times programs of each kind with each number at half and at twice its value.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Tuning:
+    """Where a number is compared with elements or bytes, it is the last that is still the smaller case."""
+
+    #: A row of at most this many elements (all rows together) is kept in registers from its first load to its last use: as float32 they fill a quarter of a
+    #: multiprocessor's 65,536.
+    persistent_elements: int = 16384
+    #: A row that is walked once gains nothing from a block beyond this.
+    persistent_once_elements: int = 4096
+    #: The same as the first for a row that is kept without padding while other programs wait for memory beside it.
+    pieces_elements: int = 12288
+    #: Elements of a column that one program holds at once at most.
+    column_elements: int = 64
+    #: Instructions for each byte that a pointwise kernel moves from which on they take about as long as the bytes: only what is on its way while others
+    #: are worked on costs nothing then.
+    busy: int = 5
+    #: Points that a thread of such a kernel does in all, and programs for each multiprocessor that it needs at least.
+    repeated: int = 16
+    full: int = 16
+    #: The part of the cache from which on a table is taken in halves, and the bytes of rows that a program must do then: twice as many programs that do less
+    #: take longer to start than their bytes to move.
+    large_table: float = 0.3
+    halved_bytes: int = 4096
+    #: By how much a product's kernel must be faster than the library by the model to be taken without measurement, and the seconds of a call that it must
+    #: save (decision 16).
+    product_gain: float = 1.5
+    product_seconds: float = 50e-6
+    #: The same seconds where the kernel also saves storing an operand: a certain gain, as weights of fewer bytes are read where memory decides how long it
+    #: takes.
+    unstored_seconds: float = 5e-6
+    #: Kernels that take less are not measured: events tell half a microsecond, which is as much as there is to gain.
+    measured_seconds: float = 5e-6
