@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.loops import Pointwise, Reduction
 
 from .conftest import lower_and_run
@@ -201,6 +202,53 @@ def test_adaptive_pools_backward(check, sizes):
     grad = torch.randn_like(value)
     check(lambda g, x: aten._adaptive_avg_pool2d_backward(g, x), grad, x, modes=("fake",))
     check(lambda g, x, i: aten.adaptive_max_pool2d_backward(g, x, i), grad, x, index, modes=("fake",))
+
+
+def test_a_batch_norm_is_part_of_the_pool(check):
+    """What belongs to a channel is computed once for a window; it counts as nothing in what computing again costs."""
+    x, *rows = _image(2, 4, 9, 9), *(torch.rand(4, 1, 1) + 0.5 for _ in range(4))
+
+    def function(x, mean, variance, weight, bias):
+        return F.max_pool2d(F.relu((x - mean) * (variance + 1e-5).rsqrt() * weight + bias), 3, 2, 1)
+
+    found = check(function, x, *rows, modes=("fake",))
+    assert len(found.graph.operations) == 1
+    assert sum(node.op == "rsqrt" for node in sc.walk(found.graph.operations[0].value)) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_keeps_order_is_done_to_the_largest(check, dtype):
+    """A ReLU and bounds, once for a window, where nobody asks for the index."""
+    x, high = _image(2, 4, 9, 9, dtype=dtype), torch.full((4, 1, 1), 6.0).to(dtype)
+
+    def function(x, high):
+        return aten.max_pool2d_with_indices(torch.minimum(F.relu(x), high), 3, 2, 1)
+
+    found = check(lambda x, high: function(x, high)[0], x, high, modes=("fake",))
+    (pool,) = found.graph.operations
+    assert sum(node.op == "relu" for node in sc.walk(pool.value)) == 1
+    check(function, x, high, modes=("fake",))
+    # All of a window may be paddings, whose ReLU would be zero.
+    check(lambda x: F.max_pool2d(F.relu(x), 2, 1, 1, 3), x[..., :2, :], modes=("fake",))
+
+
+def test_planes_of_one_row(check):
+    """Places beside the only one do not exist, which what is the same at all places must not hide."""
+    x, row = torch.randn(2, 4, 1, 9), torch.randn(1, 9)
+    check(lambda x, row: F.max_pool2d(F.relu(x + row), 3, 2, 1), x, row)
+    check(lambda x, row: F.avg_pool2d((x * row).view(2, 4, 1, 9), 3, 1, 1), x, row)
+    check(lambda row: F.max_pool2d(row.expand(2, 3, 5, 9) * 2, 3, 2, 1), row, modes=("fake",))
+
+
+def test_what_may_raise_is_not_computed_where_there_is_nothing(check):
+    """Positions that are read, and what has conditions of its own."""
+    rows, at = torch.randn(2, 4, 9, 9), torch.randint(0, 9, (9,))
+    check(lambda x, at: F.max_pool2d(x[:, :, at], 3, 2, 1), rows, at)
+    check(
+        lambda x, y: F.max_pool2d(torch.cat([x, y], 1).relu(), 3, 2, 1),
+        rows,
+        rows[:, :2].clone(memory_format=torch.contiguous_format),
+    )
 
 
 def test_what_a_window_reads_is_computed_in_it_where_that_is_cheap(check):

@@ -27,6 +27,7 @@ from ..ir import scalar as sc
 from ..ir.layout import product
 from ..ir.scalar import Scalar
 from .builder import Builder
+from .planes import Plane, flat
 from .reductions import divided
 from .registry import Decline, lowers
 from .values import Index, TensorValue, compute_dtype
@@ -70,17 +71,23 @@ def _are_whole(spans: Sequence[Span]) -> bool:
     return all(span.is_whole for span in spans) and math.prod(span.taps for span in spans) > _MOST_TAPS
 
 
-def _ready(g: Builder, a: TensorValue, times: float) -> TensorValue:
-    """``a``, stored where computing each element ``times`` over costs more than that."""
+def _ready(g: Builder, a: TensorValue, spans: Sequence[Span], *, largest: bool = False) -> Plane:
+    """The planes of ``a``, which is stored where computing its elements in each window costs more than that."""
+    n, times = len(spans), math.prod(span.rereads for span in spans)
+    plane = Plane(a, n, largest=largest)
     if a.is_stored():
-        return a
-    body = a.body()
-    arrays = {node.buffer for node in sc.loads(body)}
-    device = device_of(a.device)
-    work = sc.recomputing(body, device.costs) + _READ * max(len(arrays) - 1, 0)
-    if len(arrays) > g.context.config.max_inline_reads or times * work > device.storing:
-        g.ref(a)
-    return a
+        return plane
+    device, arrays = device_of(a.device), plane.arrays()
+    work = plane.work(device.costs) + _READ * max(arrays - 1, 0)
+    if arrays <= g.context.config.max_inline_reads and times * work <= device.storing:
+        return plane
+    g.ref(a)
+    return Plane(a, n)
+
+
+def _may_be_empty(spans: Sequence[Span]) -> bool:
+    """Whether a window may hold nothing: all of its elements may be paddings where some between them are left out."""
+    return any(isinstance(span, Steps) and span.padding > 0 and span.dilation > 1 for span in spans)
 
 
 def _results(g: Builder) -> tuple[Any, ...]:
@@ -112,31 +119,17 @@ class _Element:
     value: Scalar
 
 
-def _window(
-    g: Builder, a: TensorValue, spans: Sequence[Span], index: Index, compute: torch.dtype, other: Scalar
-) -> list[_Element]:
+def _window(plane: Plane, spans: Sequence[Span], index: Index, compute: torch.dtype, other: Scalar) -> list[_Element]:
     """The elements of the window at ``index``, in order."""
     lead, o = index[: -len(spans)], index[-len(spans) :]
+    sizes = [span.size for span in spans]
     found = []
     for taps in itertools.product(*(range(span.taps) for span in spans)):
         parts = list(zip(spans, o, taps, strict=True))
         place = tuple(span.place(i, k) for span, i, k in parts)
         exists = all_of(span.is_inside(i, k) for span, i, k in parts)
-        value = sc.masked(exists, g.convert(a.at((*lead, *place)), compute), other)
-        found.append(_Element(_flat(spans, place), exists, value))
+        found.append(_Element(flat(sizes, place), exists, plane.at(lead, place, exists, compute, other)))
     return found
-
-
-def _flat(spans: Sequence[Span], place: Index) -> Expr:
-    flat: Expr = ZERO
-    for span, i in zip(spans, place, strict=True):
-        flat = flat * span.size + i
-    return flat
-
-
-def _rereads(spans: Sequence[Span]) -> float:
-    """How many windows hold an element, on average."""
-    return math.prod(span.rereads for span in spans)
 
 
 def _lowest(dtype: torch.dtype) -> Scalar:
@@ -150,13 +143,13 @@ def _maximum(g: Builder, a: TensorValue, spans: Sequence[Span]) -> tuple[TensorV
     if not wants_index and _are_whole(spans):
         return g.reduce(a, range(a.rank - n, a.rank), "max", dtype=a.dtype, keepdim=True), None
     _check_taps(spans, _MOST_WITH_INDEX if wants_index else _MOST_TAPS)
-    _ready(g, a, _rereads(spans))
+    plane = _ready(g, a, spans, largest=not wants_index and not _may_be_empty(spans))
 
     def elements(index: Index) -> list[_Element]:
-        return _window(g, a, spans, index, compute, _lowest(compute))
+        return _window(plane, spans, index, compute, _lowest(compute))
 
     def largest(index: Index) -> Scalar:
-        return g.convert(_largest(elements(index)), a.dtype)
+        return g.convert(plane.finished(index[:-n], _largest(elements(index))), a.dtype)
 
     values = _stored(g, vals[0], a.device, largest) if _reads(g, 0) else None
     indices = _stored(g, vals[1], a.device, lambda i: _position(elements(i))) if wants_index else None
@@ -203,7 +196,7 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> tuple[TensorValue | None, TensorValue | None]:
     spans = _steps(a, _dimensions(g), g.exprs(_results(g)[0].shape), kernel, stride, padding, dilation)
-    if _reads(g, 1) and any(span.padding and span.dilation > 1 for span in spans):
+    if _reads(g, 1) and _may_be_empty(spans):
         # Then eager's index lies outside the plane.
         raise Decline("windows that may hold nothing")
     return _maximum(g, a, spans)
@@ -241,10 +234,10 @@ def _average(
         dims = range(a.rank - n, a.rank)
         return g.reduce(a, dims, "sum", dtype=a.dtype, keepdim=True, finish=lambda total: quotient(total, whole))
     _check_taps(spans, _MOST_TAPS)
-    _ready(g, a, _rereads(spans))
+    plane = _ready(g, a, spans)
 
     def at(index: Index) -> Scalar:
-        elements = _window(g, a, spans, index, compute, sc.constant(0, compute))
+        elements = _window(plane, spans, index, compute, sc.constant(0, compute))
         total = functools.reduce(lambda a, b: sc.op("add", a, b), [element.value for element in elements])
         return g.convert(quotient(total, index[-n:]), a.dtype)
 
@@ -307,7 +300,7 @@ def _gathered(
     if math.prod(span.holders for span in spans) > _MOST_TAPS:
         raise Decline("large windows")
     n, compute = len(spans), compute_dtype(dtype)
-    _ready(g, grad, _rereads(spans))
+    _ready(g, grad, spans)
     zero = sc.constant(0, compute)
 
     def at(index: Index) -> Scalar:
@@ -329,11 +322,11 @@ def _to_largest(
     g: Builder, grad: TensorValue, a: TensorValue, spans: Sequence[Span], indices: TensorValue
 ) -> TensorValue:
     n = len(spans)
-    _ready(g, indices, _rereads(spans))
+    _ready(g, indices, spans)
     zero = sc.constant(0, compute_dtype(a.dtype))
 
     def part(index: Index, window: Index, value: Scalar) -> Scalar:
-        here = sc.index_value(_flat(spans, index[-n:]))
+        here = sc.index_value(flat([span.size for span in spans], index[-n:]))
         chosen = sc.op("eq", g.convert(indices.at(window), torch.int64), here)
         return sc.op("where", chosen, value, zero)
 

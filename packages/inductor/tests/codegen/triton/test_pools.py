@@ -45,15 +45,17 @@ def _same(function, inputs, backend):
 
 @pytest.mark.parametrize("backend", ["triton", "cpp"])
 @pytest.mark.parametrize("last", [False, True])
-def test_one_kernel_from_the_bias_to_what_follows_the_pool(backend, last):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_kernel_from_the_bias_to_what_follows_the_pool(backend, last, dtype):
     """Value and index come from one kernel, with what stands before and behind."""
-    x, b = _image(last), torch.randn(8, 1, 1)
+    x, b = _image(last).to(dtype), torch.randn(8, 1, 1).to(dtype)
 
     def function(x, b):
         value, index = aten.max_pool2d_with_indices(F.relu(x + b), 3, 2, 1)
         return value * 2 + 1, index
 
     assert len(_same(function, [x, b], backend).kernels) == 1
+    assert len(_same(lambda x, b: function(x, b)[0], [x, b], backend).kernels) == 1
     assert len(_same(lambda x, b: F.avg_pool2d(F.relu(x + b), 2).sigmoid(), [x, b], backend).kernels) == 1
 
 
