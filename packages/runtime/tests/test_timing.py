@@ -97,4 +97,15 @@ def test_what_never_ends_is_ended(monkeypatch):
     monkeypatch.setattr(timing, "PATIENCE_SECONDS", 120.0)
     process.start(Request("time", {"device": "cpu"}))
     assert process.ask(slow)[0]["seconds"][0] > 0
-    process._pool.close()
+    process.close()
+
+
+def test_the_process_ends_when_nothing_is_asked():
+    process = timing._Process(linger=0.05)
+    request = Request("time", {"device": "cpu"}, (artifact().to_bytes(),))
+    for _ in range(2):
+        process.start(request)
+        assert process.ask(request)[0]["seconds"][0] > 0
+        (worker,) = process._pool._all
+        worker.process.wait(timeout=20)
+    process.close()

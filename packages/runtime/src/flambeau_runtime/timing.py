@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import statistics
 import threading
 import time
@@ -31,6 +32,8 @@ ROUNDS = 11
 _FLUSHED = 256 << 20
 #: How long one group of programs may take. The first one waits for the process to import torch and to find its device.
 PATIENCE_SECONDS = 120.0
+#: How long the process waits for more programs.
+LINGER_SECONDS = 30.0
 #: Random numbers that are made at a time.
 _PART = 1 << 26
 #: Cycles a second of a GPU's clock, about, and for how long at most one is kept busy while a call is queued.
@@ -97,19 +100,41 @@ def _ask(artifacts: Sequence[Artifact], device: torch.device) -> list[float | No
 
 
 class _Process:
-    """The process that times, one request at a time: started at the first, and anew where it died."""
+    """The process that times, one request at a time: started at the first, and anew where it died. It ends when nothing was asked for ``linger`` seconds, as
+    it holds memory of the device."""
 
-    def __init__(self) -> None:
+    def __init__(self, linger: float = LINGER_SECONDS) -> None:
         self._pool = Pool(1)
         self._turn = threading.Lock()
         self._starting: list[Future[Answer | WorkerFailed]] = []
-        atexit.register(self._pool.close)
+        self._linger = linger
+        self._timer: threading.Timer | None = None
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End the process; the next request starts another."""
+        with self._turn:
+            self._stop_timer()
+            self._pool.close()
+            self._starting = []
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait_for_more(self) -> None:
+        self._stop_timer()
+        self._timer = threading.Timer(self._linger, self.close)
+        self._timer.daemon = True
+        self._timer.start()
 
     def start(self, request: Request) -> None:
         """Send a request whose answer nobody wants, the first time."""
         with self._turn:
             if not self._starting:
                 self._starting = self._pool.submit([request])
+                self._wait_for_more()
 
     def ask(self, request: Request) -> Answer | WorkerFailed:
         """The answer to a request, or how it failed."""
@@ -117,7 +142,10 @@ class _Process:
             for pending in self._starting:
                 self._answer(pending)
             (pending,) = self._pool.submit([request])
-            return self._answer(pending)
+            try:
+                return self._answer(pending)
+            finally:
+                self._wait_for_more()
 
     def _answer(self, pending: Future[Answer | WorkerFailed]) -> Answer | WorkerFailed:
         try:
@@ -128,7 +156,14 @@ class _Process:
             return pending.result()
 
 
-_process = functools.cache(_Process)
+@functools.cache
+def _of_process(process: int) -> _Process:
+    return _Process()
+
+
+def _process() -> _Process:
+    """The one of this process: a child of a fork starts its own."""
+    return _of_process(os.getpid())
 
 
 def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: int = ROUNDS) -> list[float | None]:
@@ -143,7 +178,13 @@ def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: 
         for number, call in enumerate(calls):
             if call is not None:
                 taken[number].append(clock(call))
-    return [statistics.median(times) if times else None for times in taken]
+    found = [statistics.median(times) if times else None for times in taken]
+    calls.clear()
+    operands.clear()
+    if device.type == "cuda":
+        # The caller's process may need all of the device.
+        torch.cuda.empty_cache()
+    return found
 
 
 def _prepared(artifact: Artifact, operands: dict[Any, torch.Tensor]) -> Callable[[], Any] | None:
