@@ -149,7 +149,7 @@ STAGES = (
     Stage(
         "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py",
                            "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/rows.py", "schedule/combine.py",
-                           "lowering/attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/written_attention.py"), 12,
+                           "lowering/attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py"), 12,
         (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
@@ -244,7 +244,7 @@ STAGES = (
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "function", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
             "philox", "pieces", "places", "print", "reduction", "statements", "texts", "templates/__init__", "templates/attention",
-             "numbers", "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/inline", "templates/points", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/measure.py"), 20,
+             "numbers", "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/inline", "templates/points", "templates/walks", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/measure.py"), 20,
         ("tests/robustness/test_tables.py", f"{_I}/codegen/triton", f"{_I}/autotune"),
     ),
     Stage(

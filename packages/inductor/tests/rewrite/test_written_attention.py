@@ -117,6 +117,7 @@ CASES = {
     "slopes": (slopes, operands(1, 4, 130, 16), (None, 0)),
     "capped": (capped, operands(1, 2, 64, 32), (None, 0)),
     "documents": (documents, operands(1, 2, 64, 16), (None, 0)),
+    "one head of keys": (grouped, operands(2, 2, 40, 16, heads=1), (None, None)),
     "groups": (grouped, operands(2, 4, 40, 16, heads=2), (None, None)),
     "empty rows": (empty_rows, operands(1, 2, 80, 16), (None, -5)),
     "padded": (padded, operands(1, 2, 80, 16), (None, None)),

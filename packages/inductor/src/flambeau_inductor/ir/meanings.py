@@ -22,10 +22,20 @@ _LN2 = math.log(2)
 
 def _attention(operands: Operands, facts: Mapping[str, Any], body: Body) -> dict[str, Tensor]:
     _, scores, _ = _scores(operands, facts, body, "kv")
+    values = _spread(operands["v"], operands["q"])
+    parts = facts.get("parts", 1)
+    if parts > 1:
+        # Whichever keys a part has: here every so many.
+        turns = torch.arange(scores.shape[-1]) % parts
+        found = [_results(torch.where(turns == part, scores, -math.inf), values, "parts") for part in range(parts)]
+        return {name: torch.stack([result[name] for result in found]) for name in found[0]}
+    return _results(scores, values, "written" if "window" in facts else "table")
+
+
+def _results(scores: Tensor, values: Tensor, kind: str) -> dict[str, Tensor]:
     lse = scores.logsumexp(-1)
-    shares = scores.softmax(-1) if "window" in facts else _shares(scores, lse)
-    out = shares @ _spread(operands["v"], operands["q"])
-    return {"out": out, "lse": lse / _LN2, "peak": scores.amax(-1) / _LN2}
+    shares = scores.softmax(-1) if kind == "written" else _shares(scores, lse)
+    return {"out": shares @ values, "lse": lse / _LN2, "peak": scores.amax(-1) / _LN2}
 
 
 def _query_gradient(operands: Operands, facts: Mapping[str, Any], body: Body) -> dict[str, Tensor]:

@@ -13,6 +13,9 @@ In its place there may be the fact ``window``: least and greatest distances from
 scores may be of a size that no factor leaves finite, a row of which nothing takes part is NaN, and the result may have another shape, of
 the same elements in the same order.
 
+With the fact ``parts``, each result is one of that many, whose number is the first dimension, and each part is of other keys; a part of which nothing takes part is 0. ``packed``:
+programs have the queries of all heads that share keys, of which block masks then say the same.
+
 The fact ``aligned`` names operands whose buffers start at multiples of 16 bytes.
 """
 

@@ -23,6 +23,7 @@ from ..ir.scalar import Scalar
 from ..ops.dtypes import HALVES
 from .builder import Builder
 from .inlined import inlined
+from .key_parts import MOST_QUERIES, Parts, part_layout, parts_of
 from .registry import Decline
 from .values import TensorValue
 
@@ -44,8 +45,19 @@ class _Problem:
     blocks: tuple[int, int]
     scale: float
 
+    def sizes(self) -> tuple[int, ...]:
+        """How many batches, heads, queries and keys there are."""
+        b, h, m, n = (int(axis.size) for axis in self.axes)
+        return b, h, m, n
+
     def write(
-        self, kind: str, side: str, more: dict[str, TensorValue], outs: dict[str, Layout], bodies: dict[str, Scalar]
+        self,
+        kind: str,
+        side: str,
+        more: dict[str, TensorValue],
+        outs: dict[str, Layout],
+        bodies: dict[str, Scalar],
+        **facts: Any,
     ) -> list[TensorValue]:
         """Append the template; what it gives."""
         g = self.g
@@ -59,6 +71,7 @@ class _Problem:
             **table,
         }
         facts = {
+            **facts,
             "scale": self.scale,
             "query_block": self.blocks[0],
             "key_block": self.blocks[1],
@@ -105,7 +118,28 @@ def forward(
         "mask": problem.body(block_mask[-1], [], read(g, mask_with), torch.bool),
     }
     outs = {name: layout_of(g, val) for name, val in zip(("out", "lse", "peak"), vals, strict=True)}
-    return tuple(problem.write(templates.ATTENTION, "kv", {}, outs, bodies))
+    batch, heads, queries, keys = problem.sizes()
+    if queries > MOST_QUERIES:
+        return tuple(problem.write(templates.ATTENTION, "kv", {}, outs, bodies))
+    shared = heads // int(problem.k.sizes[1])
+    packed = shared > 1 and queries <= problem.blocks[0] and all(int(t.sizes[1]) == 1 for t in problem.table.values())
+    parts = parts_of(batch * heads // (shared if packed else 1), keys, q.device)
+    if parts == 1:
+        return tuple(problem.write(templates.ATTENTION, "kv", {}, outs, bodies, packed=packed))
+    rows = (batch, heads, queries)
+    apart = {n: part_layout(out, parts, (*rows, *map(int, out.sizes[3:]))) for n, out in outs.items()}
+    out, lse, peaks = problem.write(templates.ATTENTION, "kv", {}, apart, bodies, packed=packed, parts=parts)
+    joined = Parts(out, lse)
+    dtype = outs["out"].dtype
+
+    def lazily(name: str, at: Callable[[Any], Scalar]) -> TensorValue:
+        return g.lazy(outs[name].sizes, outs[name].dtype, q.device, at)
+
+    return (
+        lazily("out", lambda index: g.convert(joined.result(index), dtype)),
+        lazily("lse", joined.logarithm),
+        lazily("peak", lambda row: joined.largest(peaks, row)),
+    )
 
 
 def backward(

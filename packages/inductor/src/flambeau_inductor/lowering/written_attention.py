@@ -15,7 +15,7 @@ from torch import fx
 from torch._ops import HigherOrderOperator
 
 from ..devices import device_of
-from ..expr import ZERO, Expr, Int, Symbol, free_symbols, known_eq, linear
+from ..expr import ONE, ZERO, Expr, Int, Symbol, free_symbols, known_eq, linear
 from ..ir import scalar as sc
 from ..ir import templates
 from ..ir.layout import Ref
@@ -64,9 +64,13 @@ class _Points:
 
     def lane(self) -> Expr:
         """The number of a head among those of all batches."""
-        # What there is one of is always at 0.
-        b, h = (ZERO if int(axis.size) == 1 else axis.symbol for axis in self.axes[:2])
+        b, h, _, _ = self.places
         return b * self.axes[1].size + h
+
+    @property
+    def places(self) -> tuple[Expr, ...]:
+        """b, h, m, n; what there is one of is always at 0."""
+        return tuple(ZERO if int(axis.size) == 1 else axis.symbol for axis in self.axes)
 
 
 def attend(
@@ -85,7 +89,7 @@ def attend(
     sizes = {"b": lanes // heads, "h": heads, "m": queries, "n": keys}
     points = _Points(tuple(Axis(Symbol(name, bound=g.expr(size)), g.expr(size)) for name, size in sizes.items()))
     score = _score(g, points, q, before, after, dim, reads)
-    *_, row, column = points.symbols
+    *_, row, column = points.places
     within = window_of(score, row, column, (queries, keys))
     precision = _precision(q)
     if precision == _EXACT and (within.low, within.high) == (None, None):
@@ -126,7 +130,7 @@ def _score(
     g: Builder, points: _Points, q: TensorValue, before: fx.GraphModule, after: fx.GraphModule, dim: int, reads: Any
 ) -> Scalar:
     """What goes into the softmax, at a pair's position, of the value "score"."""
-    lanes, (*_, row, column) = points.lane(), points.symbols
+    lanes, (*_, row, column) = points.lane(), points.places
     at = (lanes, row, column)
     batch, heads, *pairs = (axis.size for axis in points.axes)
     sizes = [batch * heads, *pairs]
@@ -148,7 +152,7 @@ def _score(
     laid_out.at(at)
     (place,) = set(places)
     others = [e for d, e in enumerate(place) if d != dim % len(place)]
-    if not known_eq(place[dim], column) or any(column in free_symbols(e) for e in others):
+    if not known_eq(place[dim], column) or column is ZERO or any(column in free_symbols(e) for e in others):
         raise Decline("a softmax that is not over keys")
     result = inlined(g, before, [g.lazy(sizes, q.dtype, q.device, product), *read(g, reads)])
     found = g.convert(result.at(place), torch.float32)
@@ -166,11 +170,12 @@ def _operand(
     """
     batch, heads = (axis.size for axis in points.axes[:2])
     rows = points.axes["bhmn".index(point)]
+    row = points.places["bhmn".index(point)]
     columns_at = 3 - rows_at
     width = value.sizes[columns_at]
     if not copied and value.known_ref() is None:
         column = Symbol("d", bound=width)
-        index = {0: points.lane(), rows_at: rows.symbol, columns_at: column}
+        index = {0: points.lane(), rows_at: row, columns_at: ZERO if width is ONE else column}
         scalar = value.at(tuple(index[d] for d in range(3)))
         found = None
         if scalar.kind == "load" and scalar.dtype is g.buffers[scalar.buffer].layout.dtype:
@@ -198,6 +203,9 @@ def _affine(e: Expr, symbols: Sequence[Expr]) -> tuple[int, list[Expr], int] | N
         if strides.get(symbol, factor) != 0 or factor < 0:
             return None
         strides[symbol] = factor
-    if shared > 1 and (head.bound is None or int(head.bound) % shared):
+    count = int(head.bound) if head.bound is not None else 1
+    if strides[head] == 0:
+        shared = count
+    if count % shared:
         return None
     return constant, [Int(strides[symbol]) for symbol in symbols], shared

@@ -25,6 +25,7 @@ from ...kernel import GeneratedKernel
 from ..function import Function, positions
 from ..types import signature_text, type_text
 from .bodies import Bodies, always, is_plain
+from .walks import Walk, Window
 
 _LOG2E = 1 / math.log(2)
 #: What gradients read one number a query of, and the variables that hold it.
@@ -44,19 +45,6 @@ class Shape:
     num_stages: int
 
 
-@frozen
-class Walk:
-    """A loop over steps. ``side`` is the table's that names its blocks, "" where it goes from ``first`` to ``last`` instead; ``score`` names the body, which is
-    asked the mask too unless the blocks are ``full``. ``inside``: no place is beyond the end."""
-
-    side: str = ""
-    first: str = ""
-    last: str = ""
-    score: str = "score"
-    full: bool = False
-    inside: bool = False
-
-
 #: Shapes by the larger head width, up to which each goes.
 FORWARD = {64: Shape(128, 128, 4, 3), 128: Shape(128, 64, 8, 3), 256: Shape(64, 32, 4, 3)}
 BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 64, 8, 2), 256: Shape(64, 32, 8, 2)}
@@ -67,6 +55,7 @@ SINGLE = {64: Shape(64, 32, 4, 2), 128: Shape(64, 32, 8, 2), 256: Shape(32, 16, 
 def forward(template: Template, name: str) -> GeneratedKernel:
     """Results, the logarithms of the rows' sums of exponentials, and the rows' largest scores, both to the base 2."""
     w = _Writer(template, name, ("b", "h", "m", "n"), FORWARD)
+    times = f" * {_LOG2E!r}" if w.natural else ""
     w.load_rows("q", "queries")
     w.head += [
         'peak = tl.full([XBLOCK], float("-inf"), tl.float32)',
@@ -80,7 +69,6 @@ def forward(template: Template, name: str) -> GeneratedKernel:
         w.body.line(f"higher = tl.maximum(peak, tl.max({scores}, 1))")
         # Rows of which nothing takes part yet have no maximum to subtract.
         w.body.line('base = tl.where(higher == float("-inf"), 0.0, higher)')
-        times = f" * {_LOG2E!r}" if w.natural else ""
         w.body.line(f"shares = tl.exp2(({scores} - base[:, None]){times})")
         w.body.line(f"fade = tl.exp2((peak - base){times})")
         w.body.line("total = total * fade + tl.sum(shares, 1)")
@@ -89,9 +77,10 @@ def forward(template: Template, name: str) -> GeneratedKernel:
         w.body.line("peak = higher")
         w.end()
     # A row of which nothing takes part is 0 under a block mask, and what 0 / 0 is where a program wrote the softmax out.
-    w.tail += [f"result = result / {'total' if w.windowed else 'tl.where(total == 0.0, 1.0, total)'}[:, None]"]
+    nothing = w.windowed and w.parts == 1
+    w.tail += [f"result = result / {'total' if nothing else 'tl.where(total == 0.0, 1.0, total)'}[:, None]"]
     w.store_rows("out", "result")
-    for number, text in (("lse", "peak + tl.log2(total)"), ("peak", "peak")):
+    for number, text in (("lse", f"peak{times} + tl.log2(total)"), ("peak", "peak")):
         if number in w.outs:
             w.store_numbers(number, text)
     return w.kernel()
@@ -154,8 +143,12 @@ class _Writer:
         self.by_keys = self.row == "n"
         batch, heads = _ints(self.operands["k"].sizes)[:2]
         self.sharing = (self.sizes["b"] // batch, self.sizes["h"] // heads)
+        #: How many programs have the same rows, each with a part of the places, and whether rows are those of all heads that share keys.
+        self.parts = int(self.facts.get("parts", 1))
+        self.packed = bool(self.facts.get("packed"))
         moving = frozenset(axes[p].symbol for p, count in zip("bh", self.sharing) if self.by_keys and count > 1)
-        self.body = Bodies(template, axes[self.row].symbol, axes[self.place].symbol, moving)
+        along = frozenset((axes["h"].symbol,)) if self.packed else frozenset()
+        self.body = Bodies(template, axes[self.row].symbol, axes[self.place].symbol, moving, along)
         self.half = self.operands["q"].dtype
         self.dtype = type_text(self.half)
         self.scale = float(self.facts["scale"])
@@ -167,26 +160,38 @@ class _Writer:
         #: Whether scores stay to the base e until their maximum is subtracted: some would be infinite to the base 2.
         self.natural = bool(self.facts.get("far"))
         self.precision = f", input_precision={self.facts['precision']!r}" if self.facts.get("precision") else ""
+        self.rows = self.sizes[self.row] * (self.sharing[1] if self.packed else 1)
         self.shape = self._fitted(shapes if self.half.itemsize == 2 else SINGLE)
         self.parameters = [*self.operands, *self.body.pointers.values(), *(f"out_{out}" for out in self.outs)]
-        count = -(-self.sizes[self.row] // self.shape.rows)
-        lanes = (batch, heads) if self.by_keys else (self.sizes["b"], self.sizes["h"])
-        self.programs = count * lanes[0] * lanes[1]
+        count = -(-self.rows // self.shape.rows)
+        lanes = (batch, heads) if self.by_keys else (self.sizes["b"], heads if self.packed else self.sizes["h"])
+        self.programs = count * lanes[0] * lanes[1] * self.parts
         self.head: list[str] = [
             "pid = tl.program_id(0)",
             f"turn = pid // {lanes[0] * lanes[1]}",
-            *self._order(count),
+            *(
+                [f"part = turn % {self.parts}", f"turn = turn // {self.parts}"]
+                if self.parts > 1
+                else self._order(count)
+            ),
             "start = turn * XBLOCK",
             f"ahead = pid % {lanes[1]}",
             f"abatch = pid // {lanes[1]} % {lanes[0]}",
             WAIT,
             "xi = start + tl.arange(0, XBLOCK)",
-            f"rows = {self._inside('xi', self.row, self.shape.rows)}",
-            f"{self.row} = rows[:, None]",
+            f"rows = {'xi' if self.rows % self.shape.rows == 0 else f'tl.minimum(xi, {self.rows - 1})'}",
         ]
-        self.head += [
-            f"{axis} = {lane}" for axis, lane in (("b", "abatch"), ("h", "ahead")) if axes[axis].symbol not in moving
-        ]
+        if self.packed:
+            length = self.sizes["m"]
+            self.head += [
+                f"m = (rows % {length})[:, None]",
+                f"h = (ahead * {self.sharing[1]} + rows // {length})[:, None]",
+                "b = abatch",
+            ]
+        else:
+            self.head.append(f"{self.row} = rows[:, None]")
+            pairs = (("b", "abatch"), ("h", "ahead"))
+            self.head += [f"{axis} = {lane}" for axis, lane in pairs if axes[axis].symbol not in moving]
         #: Pointers of a head, the loops of a head, and what follows after all of them.
         self.pointers: list[str] = []
         self.loops: list[str] = []
@@ -210,10 +215,17 @@ class _Writer:
         rows, step = (
             min(
                 most,
-                _power_above(self.sizes[point]),
-                *(_power_in(size) for at, size in self.blocks.items() if at == point),
+                _power_above(count),
+                *(
+                    _power_in(size)
+                    for at, size in self.blocks.items()
+                    if at == point and not (self.packed and at == self.row)
+                ),
             )
-            for most, point in ((shape.rows, self.row), (shape.step, self.place))
+            for most, point, count in (
+                (shape.rows, self.row, self.rows),
+                (shape.step, self.place, self.sizes[self.place]),
+            )
         )
         both = self.half.itemsize * (self.wide("q") + self.wide("v"))
         while rows * step * self.body.pair_bytes > _PAIRS and step > LEAST_SIDE:
@@ -229,36 +241,15 @@ class _Writer:
     def walks(self, side: str) -> Sequence[Walk]:
         """Over partial blocks, and over full ones where the block mask has any; of a window, before, inside and behind what holds for all rows."""
         if self.windowed:
-            return self._window()
+            low, high = self.facts["window"]
+            if self.by_keys:
+                low, high = (None if end is None else -end for end in (high, low))
+            ends = ("0", str(self.sizes["m"] - 1)) if self.packed else ("start", f"start + {self.shape.rows - 1}")
+            window = Window(low, high, self.sizes[self.place], self.shape.step, *ends, self.parts)
+            self.head += window.lines()
+            return window.walks()
         partial = Walk(side, inside=self._fits(self.place, self.shape.step))
         return (partial, evolve(partial, full=True)) if f"full_{side}_num" in self.operands else (partial,)
-
-    def _window(self) -> Sequence[Walk]:
-        """Steps begin at multiples of their length. The variables: where steps begin and end, and between which no pair is outside."""
-        low, high = self.facts["window"]
-        if self.by_keys:
-            low, high = (None if end is None else -end for end in (high, low))
-        size, step = self.sizes[self.place], self.shape.step
-        first = "0" if low is None else f"tl.maximum(start + {low}, 0) // {step} * {step}"
-        last = str(size) if high is None else f"tl.minimum(start + {self.shape.rows + high}, {size})"
-        whole = size // step * step
-        inner = (
-            "begin"
-            if low is None
-            else f"tl.maximum((start + {self.shape.rows - 1 + low} + {step - 1}) // {step} * {step}, begin)"
-        )
-        outer = str(whole) if high is None else f"tl.minimum((start + {high + 1}) // {step} * {step}, {whole})"
-        self.head += [
-            f"begin = {first}",
-            f"end = {last}",
-            f"inner = tl.minimum({inner}, tl.maximum(end, begin))",
-            f"outer = tl.maximum({outer}, inner)",
-        ]
-        walks = [Walk(first="inner", last="outer", score="inner", full=True, inside=True)]
-        partial = Walk(first="begin", last="inner", inside=size % step == 0)
-        walks = [partial, *walks] if low is not None else walks
-        behind = high is not None or size % step
-        return [*walks, evolve(partial, first="outer", last="end")] if behind else walks
 
     def _inside(self, text: str, point: str, block: int) -> str:
         """A position, that of the last one for those beyond."""
@@ -287,8 +278,17 @@ class _Writer:
         """Batch and head of an operand."""
         if name in ("k", "v", "dk", "dv"):
             b, h = self.sharing
+            if self.packed:
+                return (f"(b // {b})", "ahead")
             return ("abatch", "ahead") if self.by_keys else (f"(b // {b})", f"(h // {h})")
-        return ("b", "h")
+        return ("b", f"(ahead * {self.sharing[1]})") if self.packed else ("b", "h")
+
+    def _row(self, ref: Ref, variable: str) -> str:
+        """The offset of a row of queries among those of its program's heads."""
+        if not self.packed:
+            return _times(variable, ref.strides[2])
+        length = self.sizes["m"]
+        return f"({variable} // {length} * {_lane_strides(ref)[1]} + {variable} % {length} * {int(ref.strides[2])})"
 
     def _columns(self, name: str, ref: Ref) -> tuple[str, str]:
         """The offsets of a row's elements, and which of them exist."""
@@ -303,9 +303,7 @@ class _Writer:
         columns, exists = self._columns(name, ref)
         mask = f", mask={exists}, other=0.0" if exists else ""
         self.head.append(f"{variable}_at = {self._base(name, ref, self._lanes(name))}")
-        self.head.append(
-            f"{variable} = tl.load({variable}_at + ({_times('rows[:, None]', ref.strides[2])} + {columns}){mask})"
-        )
+        self.head.append(f"{variable} = tl.load({variable}_at + ({self._row(ref, 'rows[:, None]')} + {columns}){mask})")
 
     def load_step(self, name: str, variable: str) -> None:
         """What a step has of an operand."""
@@ -338,26 +336,32 @@ class _Writer:
         """A result of the program's rows."""
         ref = self._result(name)
         columns, exists = self._columns(name, ref)
-        masks = [f"(xi < {self.sizes[self.row]})[:, None]"] if self.sizes[self.row] % self.shape.rows else []
+        masks = [f"(xi < {self.rows})[:, None]"] if self.rows % self.shape.rows else []
         mask = " & ".join([*masks, *([f"({exists})"] if exists else [])])
-        pointer = f"{self._base(f'out_{name}', ref, self._lanes(name))} + ({_times('xi[:, None]', ref.strides[2])} + {columns})"
+        pointer = f"{self._result_base(name, ref)} + ({self._row(ref, 'xi[:, None]')} + {columns})"
         self.tail.append(f"tl.store({pointer}, ({text}).to({type_text(ref.dtype)}){', mask=' + mask if mask else ''})")
 
     def _result(self, name: str) -> Ref:
-        """Where a result lies, by batch and head; that of written attention has one dimension for both."""
+        """Where a result lies (of parts, the first one's), by batch and head; that of written attention has one dimension for both."""
         ref = Ref.whole(self.outs[name])
-        if len(ref.sizes) == 4:
+        if self.parts > 1:
+            return evolve(ref, sizes=ref.sizes[1:], strides=ref.strides[1:])
+        if name != "out" or len(ref.sizes) == 4:
             return ref
         heads, (lane, *strides) = self.sizes["h"], ref.strides
         sizes: list[ex.Expr | int] = [self.sizes["b"], heads, *ref.sizes[1:]]
         return evolve(ref, sizes=sizes, strides=(lane * heads, lane, *strides))
 
+    def _result_base(self, name: str, ref: Ref) -> str:
+        """The first element of the program's heads in a result."""
+        base = self._base(f"out_{name}", ref, self._lanes(name))
+        return f"{base} + part.to(tl.int64) * {int(self.outs[name].layout.strides[0])}" if self.parts > 1 else base
+
     def store_numbers(self, name: str, text: str) -> None:
         """One number for each row."""
-        ref = Ref.whole(self.outs[name])
-        mask = f", mask=xi < {self.sizes[self.row]}" if self.sizes[self.row] % self.shape.rows else ""
-        pointer = f"{self._base(f'out_{name}', ref, ('b', 'h'))} + {_times('xi', ref.strides[2])}"
-        self.tail.append(f"tl.store({pointer}, {text}{mask})")
+        ref = self._result(name)
+        mask = f", mask=xi < {self.rows}" if self.rows % self.shape.rows else ""
+        self.tail.append(f"tl.store({self._result_base(name, ref)} + {self._row(ref, 'xi')}, {text}{mask})")
 
     # -- loops -----------------------------------------------------------------------------------------------------------
 
@@ -383,13 +387,12 @@ class _Writer:
         block, size = self.blocks[self.place], self.sizes[self.place]
         pieces = -(-min(block, size) // self.shape.step)
         number, table = self.operands[f"{prefix}_num"], self.operands[f"{prefix}_at"]
-        row = f"(start // {self.blocks[self.row]})"
+        row = "0" if self.packed else f"(start // {self.blocks[self.row]})"
         self.loops += [
             f"blocks = tl.load({self._base(f'{prefix}_num', number, ('b', 'h'))} + {_times(row, number.strides[2])})",
             f"steps = {_times('blocks', ex.Int(pieces))}",
             f"table = {self._base(f'{prefix}_at', table, ('b', 'h'))} + {_times(row, table.strides[2])}",
-            "following = tl.load(table, mask=steps > 0, other=0)",
-            "for step in range(0, steps):",
+            *self._first_step(pieces, table),
         ]
         self.body.begin()
         ahead = "(step + 1)" if pieces == 1 else f"((step + 1) // {pieces})"
@@ -398,6 +401,19 @@ class _Writer:
         self.body.line(
             f"following = tl.load(table + {_times(ahead, table.strides[3])}, mask=step + 1 < steps, other=0)"
         )
+
+    def _first_step(self, pieces: int, table: Ref) -> list[str]:
+        """The loop from the first step of the program's part, of all of them where there is one part, and the block that it begins with."""
+        if self.parts == 1:
+            return ["following = tl.load(table, mask=steps > 0, other=0)", "for step in range(0, steps):"]
+        at = _times(f"(first // {pieces})", table.strides[3])
+        return [
+            f"span = tl.cdiv(steps, {self.parts})",
+            "first = part * span",
+            "steps = tl.minimum(first + span, steps)",
+            f"following = tl.load(table + {at}, mask=first < steps, other=0)",
+            "for step in range(first, steps):",
+        ]
 
     def end(self) -> None:
         """Leave it."""

@@ -26,9 +26,11 @@ _BLOCK: kir.Tiles = frozenset({"x", "r"})
 
 class Bodies:
     """Writes the bodies of one template. The program has a block of ``rows`` and walks along ``along``; ``moving`` are the axes that an outer loop
-    goes along, the other axes have one value for the whole program. Variables have the names of the axes' symbols."""
+    goes along, ``packed`` those that rows go along beside ``rows``, the other axes have one value for the whole program. Variables have the names of the axes' symbols."""
 
-    def __init__(self, template: Template, rows: Expr, along: Expr, moving: frozenset[Expr]) -> None:
+    def __init__(
+        self, template: Template, rows: Expr, along: Expr, moving: frozenset[Expr], packed: frozenset[Expr]
+    ) -> None:
         self._bodies = template.bodies
         found = {node.buffer: node.dtype for node in loads(*template.bodies.values())}
         if any(
@@ -40,7 +42,7 @@ class Bodies:
         self.dtypes = tuple(found.values())
         sizes = {axis.symbol: axis.size for axis in template.axes}
         space = Space((Tile("x", rows, sizes[rows]), Tile("r", along, sizes[along])), {})
-        positions = {rows: "x", along: "r", **dict.fromkeys(moving, kir.LOOP)}
+        positions = {rows: "x", along: "r", **dict.fromkeys(moving, kir.LOOP), **dict.fromkeys(packed, "x")}
         names = {axis.symbol.name: axis.symbol.name for axis in template.axes}
         pointers = {buffer: kir.Pointer(name, found[buffer]) for buffer, name in self.pointers.items()}
         self.emitter = Emitter(space, positions, pointers, names, {}, lambda node: "")
