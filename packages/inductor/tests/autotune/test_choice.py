@@ -96,9 +96,9 @@ def test_what_was_measured_is_not_measured_again(clock):
     assert max(clock.sizes[timed + 1 :]) > 2
 
 
-def convolutions(dtype=torch.bfloat16, **options):
+def convolutions(dtype=torch.bfloat16, image=(32, 64, 28, 28), weight=(64, 64, 3, 3), **options):
     """How many kernels of convolutions there are."""
-    images = [meta(*s, dtype=dtype) for s in ((32, 64, 28, 28), (64, 64, 3, 3))]
+    images = [meta(*s, dtype=dtype) for s in (image, weight)]
     images = [image.to(memory_format=torch.channels_last) for image in images]
     gm = convolved_on_cuda(lambda x, w: F.conv2d(x, w, padding=1).relu(), *images)
     artifact = compile_graph(gm, images, options)
@@ -107,6 +107,21 @@ def convolutions(dtype=torch.bfloat16, **options):
 
 def test_convolutions_stay_with_the_library_unless_asked_for():
     assert (convolutions(), convolutions(gemm="generated")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "count"),
+    [
+        ((32, 3, 112, 112), (64, 3, 3, 3), 1),
+        # Few points, many channels, many results.
+        ((2, 3, 112, 112), (64, 3, 3, 3), 0),
+        ((32, 8, 112, 112), (64, 8, 3, 3), 0),
+        ((32, 3, 112, 112), (256, 3, 3, 3), 0),
+    ],
+)
+def test_convolutions_of_colours_are_kernels(image, weight, count):
+    assert convolutions(image=image, weight=weight) == count
+    assert convolutions(image=image, weight=weight, gemm="library") == 0
 
 
 @pytest.mark.parametrize(("times", "count"), [([1.0, 0.5], 1), ([1.0, 0.99], 0), ([1.0, None], 0)])

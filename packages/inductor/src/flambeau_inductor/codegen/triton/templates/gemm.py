@@ -128,8 +128,8 @@ class _Writer:
         sides = (self.left, self.right)
         lines = [f"pid = {PROGRAM}", WAIT]
         lines += [line for side in sides for line in self._open(side)]
-        # Where windows begin would be asked again for each block of terms if both loops were one.
-        flat = "" if isinstance(self.left, WindowSide) and self.boxes is None else ", flatten=True"
+        # Where windows begin would be asked again for each block of terms if both loops were one, and of boxes the instructions would wait for each other.
+        flat = "" if isinstance(self.left, WindowSide) else ", flatten=True"
         lines.append(f"for tile in tl.range(pid, {self.tiles}, {self.programs}{flat}):")
         inner = [*self._order(), *(self.left.opening() if isinstance(self.left, WindowSide) else [])]
         inner += self._columns()
