@@ -78,7 +78,8 @@ class ChooseGemm:
         """Whether the options and the device allow a kernel of our own, and it may have been or may be measured, or the model expects it to be far faster."""
         if self.config.gemm == "library" or not _is_possible(product, self.config):
             return False
-        if self.config.gemm == "generated" or self._looks_up or self.may_measure(product.left.device):
+        asks = not product.is_open and (self._looks_up or self.may_measure(product.left.device))
+        if self.config.gemm == "generated" or asks:
             return True
         return _is_far_faster(product)
 
@@ -90,7 +91,8 @@ class ChooseGemm:
         tile: GemmTile | None = question.ways[1]
         if self.config.gemm == "generated":
             return tile
-        (found,) = self.answer([question])
+        # Programs of sizes that only a call knows cannot be timed.
+        found: Any = UNKNOWN if candidate.product.is_open else self.answer([question])[0]
         if found is None or (found is not UNKNOWN and is_possible(found, candidate.product)):
             return found
         return _tiles(candidate.product, certain=True)[0] if _is_far_faster(candidate.product) else None
@@ -135,7 +137,8 @@ class _Collect:
 
     def considers(self, product: Product) -> bool:
         """Whether a product is measured."""
-        return self.choose.may_measure(product.left.device) and self.choose.considers(product)
+        measured = not product.is_open and self.choose.may_measure(product.left.device)
+        return measured and self.choose.considers(product)
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
         """None: the answer is not known yet."""

@@ -16,6 +16,7 @@ from ..codegen.triton.templates.gemv import FEWEST_ROWS, VECTOR, takes
 from ..codegen.triton.templates.windows import ALIGNMENT, WindowSide
 from ..devices import H200, Facts
 from ..devices.facts import LAUNCH_SECONDS
+from ..expr import hint
 from ..ir.kernel import Computed, GemmTile, Window
 from ..ir.layout import Ref
 from ..schedule.split_terms import can_split
@@ -93,7 +94,7 @@ class Problem:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """batch, m, n, k."""
-        batch, m, k = (int(size) for size in self.left.sizes)
+        batch, m, k = (hint(size) for size in self.left.sizes)
         return batch, m, int(self.right.sizes[2]), k
 
     @property

@@ -187,8 +187,7 @@ def _root(name: str, buffers: Mapping[str, Buffer]) -> str:
 
 def _axes(product: Product) -> tuple[Axis, Axis]:
     """The rows of all batches, and the columns."""
-    batch, m, n, _ = product.sizes
-    rows, columns = Int(batch * m), Int(n)
+    rows, columns = product.rows, Int(product.sizes[2])
     return Axis(Symbol("yi", bound=rows), rows), Axis(Symbol("xi", bound=columns), columns)
 
 
@@ -262,7 +261,7 @@ def _with_epilogue(
 
 def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> dict[Expr, Expr | int] | None:
     """The epilogue's axes as expressions of row and column, where it goes over each element of the result once."""
-    batch, m, n, _ = product.sizes
+    n = product.sizes[2]
     lines = _lines(product, axes)
     found = {
         node.index
@@ -270,7 +269,7 @@ def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> 
         for node in loads(*values(statement))
         if node.buffer == product.out.name
     }
-    if len(found) != 1 or lines is None or any(not axis.size.is_int for axis in epilogue.outer):
+    if len(found) != 1 or lines is None:
         return None
     (index,) = found
     steps: dict[Axis, int] = {}
@@ -281,15 +280,16 @@ def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> 
         steps[axis] = int(step)
     ordered = sorted(epilogue.outer, key=steps.__getitem__)
     # Row-major: each axis steps over all of those behind it, and together they are all.
-    total, whole = 1, ZERO
+    total: Expr = ONE
+    whole: Expr = ZERO
     for axis in ordered:
-        if steps[axis] != total:
+        if total is not Int(steps[axis]):
             return None
-        total *= int(axis.size)
+        total = total * axis.size
         whole = whole + axis.symbol * steps[axis]
-    if total != batch * m * n or index is not whole:
+    if total is not product.rows * n or index is not whole:
         return None
-    return {axis.symbol: _digit(*lines, steps[axis], int(axis.size)) for axis in ordered}
+    return {axis.symbol: _digit(*lines, steps[axis], axis.size, axis is ordered[-1]) for axis in ordered}
 
 
 def _lines(product: Product, axes: tuple[Axis, Axis]) -> tuple[Expr, Expr, int] | None:
@@ -309,13 +309,15 @@ def _lines(product: Product, axes: tuple[Axis, Axis]) -> tuple[Expr, Expr, int] 
     return None
 
 
-def _digit(row: Expr, column: Expr, n: int, step: int, size: int) -> Expr:
-    """``(row * n + column) // step % size``, of row or column alone where it is that."""
+def _digit(row: Expr, column: Expr, n: int, step: int, size: Expr, is_first: bool) -> Expr:
+    """``(row * n + column) // step % size``, of row or column alone where it is that; the first digit is all that is left."""
+    if is_first and not size.is_int:
+        return ex.floor_div(row, Int(step // n)) if step % n == 0 else ex.floor_div(row * n + column, Int(step))
     if step % n == 0:
-        return ex.mod(ex.floor_div(row, Int(step // n)), Int(size))
-    if n % (step * size) == 0:
-        return ex.mod(ex.floor_div(column, Int(step)), Int(size))
-    return ex.mod(ex.floor_div(row * n + column, Int(step)), Int(size))
+        return ex.mod(ex.floor_div(row, Int(step // n)), size)
+    if size.is_int and n % (step * int(size)) == 0:
+        return ex.mod(ex.floor_div(column, Int(step)), size)
+    return ex.mod(ex.floor_div(row * n + column, Int(step)), size)
 
 
 def _body(

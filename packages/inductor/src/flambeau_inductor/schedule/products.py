@@ -1,7 +1,7 @@
 """Library calls as products of matrices: what ``gemms.py`` may give to a kernel of our own.
 
-In: a step of a schedule. Out: a ``Product`` whose operands are views of those of the call; None for anything else, and where sizes are known at run time
-only. A convolution is a product as well: of its weights with the windows that it looks at, which are a matrix in memory where they have one element, and
+In: a step of a schedule. Out: a ``Product`` whose operands are views of those of the call; None for anything else, and where more sizes than the number of rows are
+known at run time only. A convolution is a product as well: of its weights with the windows that it looks at, which are a matrix in memory where they have one element, and
 else a ``Window`` of the image. What would need a copy to be read so stays with the library.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from attrs import evolve, frozen
 
-from ..expr import ONE, ZERO, Expr
+from ..expr import ONE, ZERO, Expr, hint
 from ..ir.kernel import Computed, Window
 from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Extern
@@ -28,7 +28,7 @@ _CONVOLUTION = aten.convolution.default
 
 @frozen
 class Product:
-    """A library's product: ``result = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n), all sizes known;
+    """A library's product: ``result = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n); of one batch, m may be known at run time only;
     ``result`` is all of ``out`` as (batch, m, n), and ``bias`` is expanded to that."""
 
     call: Extern
@@ -42,9 +42,19 @@ class Product:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """batch, m, n, k."""
-        batch, m, k = (int(size) for size in self.left.sizes)
+        """batch, m, n, k; of rows whose number is known at run time only, about how many."""
+        batch, m, k = (hint(size) for size in self.left.sizes)
         return batch, m, int(self.right.sizes[2]), k
+
+    @property
+    def rows(self) -> Expr:
+        """Those of all batches."""
+        return self.left.sizes[0] * self.left.sizes[1]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of rows is known at run time only."""
+        return not self.rows.is_int
 
     @property
     def is_convolution(self) -> bool:
@@ -61,10 +71,20 @@ def read_product(step: Step) -> Product | None:
     parts: list[Layout | Ref] = [out.layout, *(arg for arg in step.args if isinstance(arg, Ref))]
     if any(part.dtype is not out.layout.dtype for part in parts) or out.layout.dtype not in DTYPES:
         return None
-    if not all(e.is_int for part in parts for e in (*part.sizes, *part.strides, part.offset)):
+    if not all(e.is_int for part in parts for e in (*part.strides, part.offset)):
         return None
-    product = read(step, out)
-    return product if product is not None and all(product.sizes) else None
+    known = all(size.is_int for part in parts for size in part.sizes)
+    product = read(step, out) if known or step.op is not _CONVOLUTION else None
+    if product is None or not (known or _only_rows_are_open(product)):
+        return None
+    return product if all(product.sizes) else None
+
+
+def _only_rows_are_open(product: Product) -> bool:
+    """Whether the number of rows alone is known at run time only, of one batch."""
+    left, right = product.left, product.right
+    closed = (left.sizes[0], left.sizes[2], *right.sizes)
+    return all(size.is_int for size in closed) and left.sizes[0] is ONE
 
 
 # -- matrices ------------------------------------------------------------------------------------------------------------

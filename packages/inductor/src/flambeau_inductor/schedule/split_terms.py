@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from attrs import evolve
 
-from ..expr import Int, Symbol
+from ..expr import ONE, Int, Symbol
 from ..ir.graph import Graph
 from ..ir.kernel import SUM, Computed, Gemm, KernelBody, Reduce, Store, Window
 from ..ir.layout import Buffer, Layout, Ref
@@ -25,8 +25,8 @@ from .steps import Step
 
 def can_split(left: Ref | Window, parts: int) -> bool:
     """Whether a product of one batch has terms for ``parts`` equal parts."""
-    batch, _, k = (int(size) for size in left.sizes)
-    return isinstance(left, Ref) and batch == 1 and k % parts == 0
+    batch, rows, k = left.sizes
+    return isinstance(left, Ref) and rows.is_int and batch is ONE and int(k) % parts == 0
 
 
 def in_parts(

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .... import expr as ex
+from ....expr import Expr, hint
 from ....ir.kernel import Computed, Gemm
 from ...kernel import GeneratedKernel
 from ..function import Function, positions
@@ -27,7 +27,7 @@ def kernel_of(
     buffers: Mapping[str, str],
     lines: Callable[[str], list[str]],
     constants: Mapping[str, Any],
-    programs: int,
+    programs: Expr,
     helpers: Iterable[str] = (),
 ) -> GeneratedKernel:
     """``lines`` are given the name of the epilogue's function; ``buffers`` maps its buffers to those of the schedule; ``constants`` are constexprs,
@@ -49,7 +49,7 @@ def kernel_of(
         "asserts": points.asserts,
         "helpers": sorted({*points.helpers, *helpers}),
     }
-    batch, m, k = (int(size) for size in gemm.left.sizes)
+    batch, m, k = (hint(size) for size in gemm.left.sizes)
     n = int(gemm.right.sizes[2])
     source = gemm.right.source if isinstance(gemm.right, Computed) else gemm.right
     return GeneratedKernel(
@@ -59,7 +59,7 @@ def kernel_of(
         dtypes=tuple(dtypes.values()),
         scalars=points.body.scalars,
         scalar_kinds="".join("f" if kind == "fp64" else "i" for kind in numbers.values()),
-        extent=ex.Int(programs),
+        extent=programs,
         grain=1,
         checks=("index out of range",) if points.asserts else (),
         meta={
@@ -80,7 +80,7 @@ def _bytes(count: int, dtype: torch.dtype) -> int:
 def _moved(points: Points) -> int:
     """The bytes of what the epilogue reads and fills."""
     layouts = (buffer.layout for buffer in points.body.buffers)
-    return sum(_bytes(int(layout.numel), layout.dtype) for layout in layouts if layout.numel.is_int)
+    return sum(_bytes(hint(layout.numel), layout.dtype) for layout in layouts)
 
 
 def indented(lines: list[str]) -> list[str]:

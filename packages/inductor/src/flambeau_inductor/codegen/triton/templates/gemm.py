@@ -10,11 +10,14 @@ an epilogue; with addresses 0.6 to 0.8.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from attrs import frozen
 
 from flambeau_runtime.triton_kernels import ALIGNED, WAIT
 
+from .... import expr as ex
 from ....devices import Facts, device_facts
 from ....ir.kernel import Computed, Gemm, GemmTile, Window
 from ....ir.layout import Ref
@@ -54,9 +57,14 @@ class Side:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Batches, results, terms."""
-        batch, *both = (int(size) for size in self.ref.sizes)
+        """Batches, results (about how many where that is known at run time only), terms."""
+        batch, *both = (ex.hint(size) for size in self.ref.sizes)
         return batch, both[self.outer - 1], both[2 - self.outer]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of results is known at run time only."""
+        return not self.ref.sizes[self.outer].is_int
 
     @property
     def by_terms(self) -> bool:
@@ -96,11 +104,13 @@ class _Writer:
     def __init__(self, gemm: Gemm) -> None:
         self.gemm, self.tile = gemm, gemm.tile
         body, self.buffers = canonical(gemm.body)
-        batch, m, k = (int(size) for size in gemm.left.sizes)
+        batch, m, k = (ex.hint(size) for size in gemm.left.sizes)
         n = int(gemm.right.sizes[2])
         self.sizes = (batch, m, n, k)
         tile = self.tile
-        uneven = [prefix for prefix, size, block in (("y", m, tile.rows), ("x", n, tile.columns)) if size % block]
+        is_open = not gemm.left.sizes[1].is_int
+        uneven = ["y"] if is_open or m % tile.rows else []
+        uneven += ["x"] if n % tile.columns else []
         columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
         self.left = left_side(gemm.left, tile)
         #: Where the rows of a tile are points of an image that do not follow each other.
@@ -115,10 +125,19 @@ class _Writer:
         self.tiles = batch * self.row_tiles * self.column_tiles
         facts = device_facts(gemm.device)
         self.programs = min(self.tiles, facts.multiprocessors * resident(tile, gemm.left.dtype, facts))
+        self.extent: ex.Expr | None = None
+        #: The numbers of rows, of their tiles and of programs as text.
+        self.height, self.high, self.running = str(m), str(self.row_tiles), str(self.programs)
+        if is_open:
+            most, rows = facts.multiprocessors * resident(tile, gemm.left.dtype, facts), gemm.left.sizes[1]
+            tiles = ex.floor_div(rows + (tile.rows - 1), ex.Int(tile.rows)) * self.column_tiles
+            self.extent = ex.minimum(tiles, ex.Int(most))
+            self.height, self.high, self.running = "height_of_all", "row_tiles", "tl.num_programs(0)"
         if isinstance(self.left, WindowSide):
             # Boxes leave about half of the registers; those by address do one tile each, as where windows begin is kept in registers meanwhile.
             beside = max(1, facts.shared // (_staged_bytes(tile, gemm.left.dtype) + _SCRATCH))
             self.programs = min(self.tiles, facts.multiprocessors * beside) if self.boxes is not None else self.tiles
+            self.running = str(self.programs)
 
     # -- text ------------------------------------------------------------------------------------------------------------
 
@@ -126,11 +145,17 @@ class _Writer:
         """The text; ``epilogue`` is the name of the function that finishes a tile."""
         tile, (*_, k) = self.tile, self.sizes
         sides = (self.left, self.right)
-        lines = [f"pid = {PROGRAM}", WAIT]
+        lines = [f"pid = {PROGRAM}"]
+        if self.extent is not None:
+            names = self.points.scalars
+            rows = ex.render(self.gemm.left.sizes[1], "triton", lambda symbol: names[symbol.name])
+            lines += [f"height_of_all = ({rows}).to(tl.int32)", f"row_tiles = tl.cdiv(height_of_all, {tile.rows})"]
+        lines.append(WAIT)
         lines += [line for side in sides for line in self._open(side)]
         # Where windows begin would be asked again for each block of terms if both loops were one, and of boxes the instructions would wait for each other.
         flat = "" if isinstance(self.left, WindowSide) else ", flatten=True"
-        lines.append(f"for tile in tl.range(pid, {self.tiles}, {self.programs}{flat}):")
+        tiles = str(self.tiles) if self.extent is None else f"row_tiles * {self.column_tiles}"
+        lines.append(f"for tile in tl.range(pid, {tiles}, {self.running}{flat}):")
         inner = [*self._order(), *(self.left.opening() if isinstance(self.left, WindowSide) else [])]
         inner += self._columns()
         # Triton has the second operand of an instruction read from shared memory, but not the first one where it was reshaped.
@@ -147,13 +172,13 @@ class _Writer:
     def _order(self) -> list[str]:
         """Where the program's next tile lies: groups of rows, within them down the rows first."""
         batch = self.sizes[0]
-        across = min(_GROUP, self.row_tiles)
+        across = min(_GROUP, self.row_tiles) if self.extent is None else _GROUP
         each = self.row_tiles * self.column_tiles
         lines = ["place = tile"] if batch == 1 else [f"batch = tile // {each}", f"place = tile % {each}"]
         lines += [
             f"group = place // {across * self.column_tiles}",
             f"within = place % {across * self.column_tiles}",
-            f"height = tl.minimum({self.row_tiles} - group * {across}, {across})",
+            f"height = tl.minimum({self.high} - group * {across}, {across})",
             f"row = (group * {across} + within % height) * YBLOCK",
             "column = within // height * XBLOCK",
         ]
@@ -176,14 +201,22 @@ class _Writer:
         if not side.is_fetched:
             return []
         (batch, results, terms), sizes = side.steps, side.sizes
-        order = [(sizes[1], results, side.block[0]), (sizes[2], terms, side.block[1])]
+        order: list[tuple[Any, int, int]] = [
+            (self._count(side), results, side.block[0]),
+            (sizes[2], terms, side.block[1]),
+        ]
         order = order if side.by_terms else order[::-1]
         if self.sizes[0] > 1:
             order = [(sizes[0], batch, 1), *order]
         shape, strides, block = (list(part) for part in zip(*order, strict=True))
         start = f"{side.name} + {int(side.ref.offset)}" if int(side.ref.offset) else side.name
-        text = f"tl.make_tensor_descriptor({start}, {shape}, {strides}, {block})"
+        lengths = f"[{', '.join(map(str, shape))}]"
+        text = f"tl.make_tensor_descriptor({start}, {lengths}, {strides}, {block})"
         return [f"if {ALIGNED}:", f"    {side.name}_at = {text}"]
+
+    def _count(self, side: Side) -> str:
+        """How many results there are along a side."""
+        return self.height if side.is_open else str(side.sizes[1])
 
     def _load(self, side: Side | WindowSide) -> list[str]:
         """One block of an operand: rows by terms of the left one, terms by columns of the right one."""
@@ -211,7 +244,9 @@ class _Writer:
         block = "YBLOCK" if is_left else "XBLOCK"
         along, across = ("[:, None]", "[None, :]") if is_left else ("[None, :]", "[:, None]")
         places = f"{'row' if is_left else 'column'} + tl.arange(0, {block})"
-        if size % side.block[0]:
+        if side.is_open:
+            places = f"tl.minimum({places}, {self.height} - 1)"
+        elif size % side.block[0]:
             places = f"tl.minimum({places}, {size - 1})"
         start = side.name
         if int(side.ref.offset):
@@ -228,7 +263,7 @@ class _Writer:
     def _finish(self, epilogue: str) -> list[str]:
         """The epilogue of the tile, in two halves where it is wide."""
         batch, m, *_ = self.sizes
-        place, end = ("row", f"{m} - row") if self.boxes is None else ("point[:, None]", "inside[:, None]")
+        place, end = ("row", f"{self.height} - row") if self.boxes is None else ("point[:, None]", "inside[:, None]")
         first = place if batch == 1 else f"batch * {m} + {place}"
         pointers = "".join(f", {name}" for name in self.points.arguments)
 
@@ -252,7 +287,8 @@ class _Writer:
         constants = {"YBLOCK": tile.rows, "XBLOCK": tile.columns, "KBLOCK": tile.terms, ALIGNED: True}
         constants |= {"RBLOCK": tile.terms} if self.inline else {}
         helpers = self.inline.helpers if self.inline else ()
-        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, self.programs, helpers)
+        programs = ex.Int(self.programs) if self.extent is None else self.extent
+        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, programs, helpers)
 
 
 def shared_bytes(tile: GemmTile, dtype: torch.dtype) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from flambeau_runtime.triton_kernels import WAIT
 
+from ....expr import Int
 from ....ir.kernel import Computed, Gemm, Window
 from ....ir.layout import Ref
 from ...cpp.canonical import canonical
@@ -27,7 +28,8 @@ VECTOR = 16
 def takes(left: Ref | Window, right: Ref | Computed) -> bool:
     """Whether the rows are few, and terms are neighbours in memory in the right operand, or in what it is computed from."""
     source = right.source if isinstance(right, Computed) else right
-    return isinstance(left, Ref) and int(source.strides[1]) == 1 and int(left.sizes[1]) < FEWEST_ROWS
+    rows = left.sizes[1]
+    return isinstance(left, Ref) and int(source.strides[1]) == 1 and rows.is_int and int(rows) < FEWEST_ROWS
 
 
 def gemv_kernel(gemm: Gemm) -> GeneratedKernel:
@@ -117,4 +119,4 @@ class _Writer:
         constants |= {"RBLOCK": tile.terms} if self.inline else {}
         helpers = self.inline.helpers if self.inline else ()
         programs = self.sizes[0] * self.across
-        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, programs, helpers)
+        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, Int(programs), helpers)
