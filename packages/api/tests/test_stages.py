@@ -137,6 +137,11 @@ def test_measurement_is_asked_for_and_can_be_forbidden(name: str) -> None:
     assert getattr(forbidden, name) is False and not forbidden.stored_choices
 
 
+def test_without_caches_no_measured_choice_is_read_or_kept() -> None:
+    asked = resolve_stages(Options({"max_autotune": True, "force_disable_caches": True})).inductor
+    assert asked.max_autotune and not asked.stored_choices
+
+
 def test_every_option_that_decides_results_decides_the_key() -> None:
     """The same for the options of the api."""
     stages = resolve_stages(Options())

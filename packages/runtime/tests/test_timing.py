@@ -20,11 +20,34 @@ def artifact(op="aten::exp", sizes=(4, 4), strides=(4, 1), dtype=torch.float32):
 
 
 def test_more_work_takes_longer_and_what_raises_has_no_time():
-    small, failing, large = time_artifacts(
-        [artifact(), artifact("aten::linalg_det", (2, 3), (3, 1)), artifact(sizes=(1 << 22,), strides=(1,))], CPU, 5
-    )
+    small, failing = time_artifacts([artifact(), artifact("aten::linalg_det", (2, 3), (3, 1))], CPU, 5)
+    (large,) = time_artifacts([artifact("aten::exp", (1 << 22,), (1,))], CPU, 5)
     assert failing is None
     assert small is not None and large is not None and 0 < small < large
+
+
+def test_what_computes_something_else_has_no_time():
+    """The first that runs says what is computed: another rounding is no difference, another function is."""
+    found = time_artifacts(
+        [artifact("aten::linalg_det", (2, 3), (3, 1)), artifact(), artifact("aten::expm1"), artifact()], CPU, 1
+    )
+    assert [taken is None for taken in found] == [True, False, True, False]
+    nothing = artifact(sizes=(0, 4))
+    assert None not in time_artifacts([nothing, nothing], CPU, 1)
+
+
+def test_what_is_written_to_is_the_same_for_each_program():
+    inputs = (InputSpec("tensor", 0, torch.float32, CPU, (4, 4), (1, 4), mutated=True, name="x"),)
+    call = Call("aten::exp_", args=(Reg(0),), outs=(Reg(1),))
+    writes = Artifact(Program((call,), 2, 0, inputs, (OutputSpec("tensor", 1),)))
+    assert None not in time_artifacts([writes, writes, writes], CPU, 1)
+
+
+def test_results_that_are_not_numbers_are_not_compared():
+    nan = torch.tensor([float("nan"), 1.0])
+    assert timing._agree((nan,), (nan,)) and timing._agree((nan,), (torch.tensor([float("inf"), 1.0]),))
+    assert not timing._agree((nan,), (torch.ones(2),)) and not timing._agree((torch.ones(3),), (torch.ones(2),))
+    assert timing._agree((3, None), (4, None)) and timing._agree((torch.tensor(1),), (torch.tensor(2),))
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,8 @@ def resolve_stages(options: Options, settings: Settings | None = None) -> Stages
     inductor = {field: given[name] for name, field in _OF_INDUCTOR.items() if name in given}
     if given.get("deterministic"):
         inductor |= dict.fromkeys((*_MEASURING, "stored_choices"), False)
+    if given.get("force_disable_caches"):
+        inductor["stored_choices"] = False
     if given.get("fallback_by_default"):
         inductor |= {"cpp_kernels": False, "triton_kernels": False}
     autograd: dict[str, Any] = {}

@@ -99,7 +99,7 @@ class Config:
         "look around the fastest kernel that was measured for a faster one: one knob at a time, as far as a budget goes",
     )
     stored_choices: bool = _option(
-        True, "use what was measured before on such a device, also where nothing is measured"
+        True, "use what was measured before on such a device, also where nothing is measured, and keep what is measured"
     )
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")

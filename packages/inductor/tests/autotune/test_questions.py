@@ -55,21 +55,33 @@ def test_the_fastest_is_taken_if_it_is_clearly_faster():
 
 
 def test_asked_once_and_kept(clock):
-    assert answers([question(), question("else", (5, 4)), question()], measure=True) == [Knob(3), Knob(5), Knob(3)]
+    assert answers([question(), question("else", (5, 4)), question()], Config(), measure=True) == [
+        Knob(3),
+        Knob(5),
+        Knob(3),
+    ]
     assert clock.sizes == [3, 2]
-    assert answers([question()], measure=False) == [Knob(3)]
-    assert answers([question("third")], measure=False) == [UNKNOWN]
+    assert answers([question()], Config(), measure=False) == [Knob(3)]
+    assert answers([question("third")], Config(), measure=False) == [UNKNOWN]
     assert clock.sizes == [3, 2]
+
+
+def test_what_is_not_to_be_kept_is_known_to_this_process_alone(clock):
+    unkept = Config(stored_choices=False)
+    asked = question("of no store")
+    assert answers([asked], unkept, measure=True) == answers([asked], unkept, measure=True) == [Knob(3)]
+    assert clock.sizes == [3]
+    assert answers([asked], Config(), measure=False) == [UNKNOWN]
 
 
 def test_a_way_that_cannot_be_a_program_is_not_taken(clock):
-    assert answers([question(values=(1, -2, 2))], measure=True) == [Knob(2)]
+    assert answers([question(values=(1, -2, 2))], Config(), measure=True) == [Knob(2)]
     assert clock.sizes == [2]
 
 
 def test_looking_around(clock):
     """Each round tries what is beside the best, until the rounds are over."""
-    assert answers([question()], measure=True, tune=True) == [Knob(43)]
+    assert answers([question()], Config(coordinate_descent_tuning=True), measure=True) == [Knob(43)]
     assert clock.sizes == [3, 2, 2, 2, 2]
 
 

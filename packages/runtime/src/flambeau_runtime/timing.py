@@ -1,6 +1,6 @@
 """How long programs take that compute the same, each beginning with cold caches.
 
-In: artifacts. Out: seconds of a call of each, None for one that fails. ``time_artifacts`` runs them in this process; ``time_groups`` in a process of its
+In: artifacts. Out: seconds of a call of each, None for one that fails, or whose results are not those of the first one. ``time_artifacts`` runs them in this process; ``time_groups`` in a process of its
 own, so that a kernel which reads where it must not, or never ends, takes nothing down but that process: the programs that are left are timed in a new
 one. Their operands are the process's own: nothing of the caller's is read or written.
 """
@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import torch
+from attrs import frozen
 
 from .artifact import Artifact, ConstantSpec, InputSpec
 from .artifact import Scalar as Register
@@ -32,6 +33,8 @@ ROUNDS = 11
 _FLUSHED = 256 << 20
 #: How long one group of programs may take. The first one waits for the process to import torch and to find its device.
 PATIENCE_SECONDS = 120.0
+#: By how much two ways to compute the same may differ, relative to the result's size: several roundings of bfloat16.
+_ROUNDING = 0.1
 #: How long the process waits for more programs.
 LINGER_SECONDS = 30.0
 #: Random numbers that are made at a time.
@@ -167,11 +170,21 @@ def _process() -> _Process:
 
 
 def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: int = ROUNDS) -> list[float | None]:
-    """Seconds of a call of each artifact on ``device``, in this process; what their operands have in common is one tensor."""
+    """Seconds of a call of each artifact on ``device``, in this process; what their operands have in common is one tensor. None for one that does not compute what
+    the first one does."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     operands: dict[Any, torch.Tensor] = {}
-    calls: list[Callable[[], Any] | None] = [_prepared(artifact, operands) for artifact in artifacts]
+    calls: list[Callable[[], Any] | None] = []
+    expected: tuple[Any, ...] | None = None
+    for artifact in artifacts:
+        prepared = _prepared(artifact, operands)
+        if prepared is not None and expected is None:
+            expected = prepared.results
+        elif prepared is not None and expected is not None and not _agree(prepared.results, expected):
+            prepared = None
+        calls.append(None if prepared is None else prepared.call)
+    del expected
     clock = _GpuClock(device) if device.type == "cuda" else _Clock()
     taken: list[list[float]] = [[] for _ in artifacts]
     for _ in range(rounds):
@@ -187,19 +200,50 @@ def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: 
     return found
 
 
-def _prepared(artifact: Artifact, operands: dict[Any, torch.Tensor]) -> Callable[[], Any] | None:
-    """A call that has run once; None where it raises."""
+@frozen(eq=False)
+class _Prepared:
+    """A call that has run, and what it gave."""
+
+    call: Callable[[], Any]
+    results: tuple[Any, ...]
+
+
+def _prepared(artifact: Artifact, operands: dict[Any, torch.Tensor]) -> _Prepared | None:
+    """None where it raises."""
     hints = {symbol.register: symbol.hint for symbol in artifact.symbols if symbol.hint is not None}
+    specs = artifact.program.inputs
     try:
-        constants = [_constant(spec) for spec in artifact.constants if spec.data is None]
+        constants = [_constant(spec, operands) for spec in artifact.constants if spec.data is None]
         program = load(artifact, constants=constants)
-        inputs = [_example(spec, hints, operands, number) for number, spec in enumerate(artifact.program.inputs)]
-        program(*inputs)
-        program(*inputs)
+        inputs = [_example(spec, hints, operands, number) for number, spec in enumerate(specs)]
+        # What is written to is the same again for the next program, and so are random numbers.
+        fresh = [_copy(value) if spec.mutated else value for spec, value in zip(specs, inputs, strict=True)]
+        torch.manual_seed(0)
+        results = program(*fresh)
     except Exception:
         # Whatever is wrong with a candidate, it is not chosen.
         return None
-    return functools.partial(program, *inputs)
+    return _Prepared(functools.partial(program, *inputs), results)
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _agree(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    """Whether floating results are those of another way to compute them, but for rounding: each relative to its own size. What is random or chaotic may differ by
+    more, and is then no candidate either."""
+    for ours, theirs in zip(found, expected, strict=True):
+        if not isinstance(theirs, torch.Tensor) or not theirs.is_floating_point() or theirs.numel() == 0:
+            continue
+        if ours.shape != theirs.shape:
+            return False
+        size, error = (torch.linalg.vector_norm(part, dtype=torch.float32) for part in (theirs, ours - theirs))
+        if bool(size.isfinite()) and not bool(error <= _ROUNDING * size):
+            return False
+    return True
 
 
 def _example(
@@ -241,9 +285,12 @@ def _tensor(
     return flat.as_strided(sizes, strides)
 
 
-def _constant(spec: ConstantSpec) -> torch.Tensor:
-    strides = torch.empty(spec.sizes, device="meta").stride()
-    return _tensor(spec.sizes, strides, spec.dtype, torch.device(spec.device.type))
+def _constant(spec: ConstantSpec, operands: dict[Any, torch.Tensor]) -> torch.Tensor:
+    key = ("constant", spec.register, spec.name, spec.sizes, spec.dtype)
+    if key not in operands:
+        strides = torch.empty(spec.sizes, device="meta").stride()
+        operands[key] = _tensor(spec.sizes, strides, spec.dtype, torch.device(spec.device.type))
+    return operands[key]
 
 
 class _Clock:

@@ -112,7 +112,7 @@ class ChooseGemm:
         measures = bool(questions) and self.may_measure(questions[0].device)
         if not measures and not self._looks_up:
             return [UNKNOWN] * len(questions)
-        return answers(questions, measure=measures, tune=self.config.coordinate_descent_tuning, subject="products")
+        return answers(questions, self.config, measure=measures, subject="products")
 
     def may_measure(self, device: torch.device) -> bool:
         """Whether products on ``device`` are timed."""

@@ -58,7 +58,7 @@ class ChooseLaunches:
         devices = {question.device for question, _ in asked.values()}
         questions = [question for question, _ in asked.values()]
         measures = all(map(self.may_measure, devices))
-        found = answers(questions, measure=measures, tune=self.config.coordinate_descent_tuning, subject="kernels")
+        found = answers(questions, self.config, measure=measures, subject="kernels")
         return {
             form: way
             for (form, (_, tuned)), way in zip(asked.items(), found, strict=True)

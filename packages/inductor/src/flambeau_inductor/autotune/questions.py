@@ -17,9 +17,10 @@ import attrs
 import torch
 from attrs import field, frozen
 
-from flambeau_runtime import Artifact, CacheKey, default_store
+from flambeau_runtime import Artifact, CacheKey, Store, default_store
 from flambeau_runtime.timing import time_groups
 
+from ..config import Config
 from ..devices import device_facts
 from ..log import MEASURED, logger
 from .descent import Budget, descend
@@ -55,9 +56,9 @@ class Question:
         """Where the answer is kept."""
         return key_of(self.asked, self.device)
 
-    def stored(self) -> Any:
+    def stored(self, store: Store) -> Any:
         """The answer that is kept."""
-        kept = default_store().get_json(self.key)
+        kept = store.get_json(self.key)
         if not isinstance(kept, dict) or "way" not in kept:
             return UNKNOWN
         way = kept["way"]
@@ -69,9 +70,9 @@ class Question:
             # Another version's.
             return UNKNOWN
 
-    def keep(self, way: Any) -> None:
+    def keep(self, way: Any, store: Store) -> None:
         """Keep the answer."""
-        default_store().put_json(self.key, {"way": attrs.asdict(way) if attrs.has(type(way)) else way})
+        store.put_json(self.key, {"way": attrs.asdict(way) if attrs.has(type(way)) else way})
 
 
 def anything_stored() -> bool:
@@ -85,21 +86,29 @@ def key_of(asked: str, device: torch.device) -> CacheKey:
     return CacheKey(KIND, {"asked": asked, "device": device_facts(device).name, "versions": versions})
 
 
-def answers(questions: Sequence[Question], *, measure: bool, tune: bool = False, subject: str = "") -> list[Any]:
-    """An answer to each question. ``tune``: look around the best way of each for a better one, as far as a budget goes. ``subject`` is what progress
-    calls them."""
+def answers(questions: Sequence[Question], config: Config, *, measure: bool, subject: str = KIND) -> list[Any]:
+    """An answer to each question, under the options ``config``. ``subject`` is what progress calls them."""
+    store = default_store() if config.stored_choices else _unkept()
     different = {question.key.digest: question for question in questions}
-    found = {digest: question.stored() for digest, question in different.items()}
+    found = {digest: question.stored(store) for digest, question in different.items()}
     open_ones = [question for digest, question in different.items() if found[digest] is UNKNOWN]
     if measure and open_ones:
-        with Progress(subject or KIND, len(open_ones)) as progress:
-            for question, way in zip(open_ones, _measured(open_ones, tune, progress), strict=True):
-                question.keep(way)
+        with Progress(subject, len(open_ones)) as progress:
+            measured = _measured(open_ones, config.coordinate_descent_tuning, progress)
+            for question, way in zip(open_ones, measured, strict=True):
+                question.keep(way, store)
                 found[question.key.digest] = way
     return [found[question.key.digest] for question in questions]
 
 
+@functools.cache
+def _unkept() -> Store:
+    """Answers that nothing is to be kept of: they last as long as this process."""
+    return Store(None)
+
+
 def _measured(questions: Sequence[Question], tune: bool, progress: Progress) -> list[Any]:
+    """``tune``: look around the best way of each for a better one, as far as a budget goes."""
     timed = time_ways([(question, question.ways) for question in questions], progress)
     if tune:
         descend(questions, timed, lambda asked: time_ways(asked, progress), Budget(), NOISE)

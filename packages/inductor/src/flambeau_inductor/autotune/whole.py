@@ -66,7 +66,7 @@ def choose_way(graph: Graph, plans: Sequence[Schedule], config: Config, finish: 
         return DEFAULT
     asked = _asked(graph, plans, config)
     if not measures:
-        (answer,) = answers([Question("program", asked, device, tuple(WAYS), _nothing)], measure=False)
+        (answer,) = answers([Question("program", asked, device, tuple(WAYS), _nothing)], config, measure=False)
         return WAYS.get(answer, TUNED) if isinstance(answer, str) else TUNED
     programs = {name: finish(way) for name, way in WAYS.items()}
     different: dict[str, str] = {}
@@ -77,7 +77,7 @@ def choose_way(graph: Graph, plans: Sequence[Schedule], config: Config, finish: 
     if not _can_be_timed(programs["default"], device):
         return TUNED
     question = Question("program", asked, device, tuple(different.values()), programs.__getitem__)
-    (answer,) = answers([question], measure=True, subject="programs")
+    (answer,) = answers([question], config, measure=True, subject="programs")
     return WAYS.get(answer, DEFAULT) if isinstance(answer, str) else DEFAULT
 
 
