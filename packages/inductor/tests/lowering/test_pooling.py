@@ -232,6 +232,22 @@ def test_what_keeps_order_is_done_to_the_largest(check, dtype):
     check(lambda x: F.max_pool2d(F.relu(x), 2, 1, 1, 3), x[..., :2, :], modes=("fake",))
 
 
+def test_pools_of_joined_channels(check):
+    """Each tensor's part is pooled by itself: which part a channel is from is asked once for a window."""
+    x, y, b = _image(2, 4, 9, 9), torch.randn(2, 2, 9, 9), torch.randn(4, 1, 1)
+
+    def joined(x, y, b):
+        return torch.cat([F.relu(x + b), y], 1)
+
+    found = check(lambda x, y, b: F.max_pool2d(joined(x, y, b), 3, 2, ceil_mode=True), x, y, b, modes=("fake",))
+    (pool,) = found.graph.operations
+    conditions = {n.args[0] for n in sc.walk(pool.value) if n.kind == "masked"}
+    assert sum(n.op == "relu" for n in sc.walk(pool.value)) == 1 and len(conditions) < 9
+    check(lambda x, y, b: F.avg_pool2d(joined(x, y, b), 2), x, y, b)
+    check(lambda x, y, b: aten.max_pool2d_with_indices(joined(x, y, b), 3, 2, 1), x, y, b)
+    check(lambda x, y, b: F.max_pool2d(torch.cat([x, y * 2], 1).to(torch.bfloat16).relu(), 3, 2, 1), x, y, b)
+
+
 def test_planes_of_one_row(check):
     """Places beside the only one do not exist, which what is the same at all places must not hide."""
     x, row = torch.randn(2, 4, 1, 9), torch.randn(1, 9)

@@ -27,7 +27,7 @@ from ..ir import scalar as sc
 from ..ir.layout import product
 from ..ir.scalar import Scalar
 from .builder import Builder
-from .planes import Plane, flat
+from .planes import Place, Plane, flat
 from .reductions import divided
 from .registry import Decline, lowers
 from .values import Index, TensorValue, compute_dtype
@@ -119,16 +119,13 @@ class _Element:
     value: Scalar
 
 
-def _window(plane: Plane, spans: Sequence[Span], index: Index, compute: torch.dtype, other: Scalar) -> list[_Element]:
-    """The elements of the window at ``index``, in order."""
-    lead, o = index[: -len(spans)], index[-len(spans) :]
-    sizes = [span.size for span in spans]
+def _places(spans: Sequence[Span], o: Index) -> list[Place]:
+    """The places of window ``o``, in order."""
     found = []
     for taps in itertools.product(*(range(span.taps) for span in spans)):
         parts = list(zip(spans, o, taps, strict=True))
-        place = tuple(span.place(i, k) for span, i, k in parts)
         exists = all_of(span.is_inside(i, k) for span, i, k in parts)
-        found.append(_Element(flat(sizes, place), exists, plane.at(lead, place, exists, compute, other)))
+        found.append((tuple(span.place(i, k) for span, i, k in parts), exists))
     return found
 
 
@@ -145,24 +142,35 @@ def _maximum(g: Builder, a: TensorValue, spans: Sequence[Span]) -> tuple[TensorV
     _check_taps(spans, _MOST_WITH_INDEX if wants_index else _MOST_TAPS)
     plane = _ready(g, a, spans, largest=not wants_index and not _may_be_empty(spans))
 
-    def elements(index: Index) -> list[_Element]:
-        return _window(plane, spans, index, compute, _lowest(compute))
+    other = _lowest(compute)
 
     def largest(index: Index) -> Scalar:
-        return g.convert(plane.finished(index[:-n], _largest(elements(index))), a.dtype)
+        places = _places(spans, index[-n:])
+        return g.convert(plane.combined(index[:-n], places, compute, other, _largest), a.dtype)
+
+    def position(index: Index) -> Scalar:
+        sizes = [span.size for span in spans]
+        places = _places(spans, index[-n:])
+        return _position(
+            [_Element(flat(sizes, place[0]), place[1], plane.at(index[:-n], place, compute, other)) for place in places]
+        )
 
     values = _stored(g, vals[0], a.device, largest) if _reads(g, 0) else None
-    indices = _stored(g, vals[1], a.device, lambda i: _position(elements(i))) if wants_index else None
+    indices = _stored(g, vals[1], a.device, position) if wants_index else None
     return values, indices
 
 
-def _largest(elements: Sequence[_Element]) -> Scalar:
-    return functools.reduce(lambda a, b: sc.op("maximum", a, b), [element.value for element in elements])
+def _largest(values: Sequence[Scalar]) -> Scalar:
+    return functools.reduce(lambda a, b: sc.op("maximum", a, b), values)
+
+
+def _sum(values: Sequence[Scalar]) -> Scalar:
+    return functools.reduce(lambda a, b: sc.op("add", a, b), values)
 
 
 def _position(elements: Sequence[_Element]) -> Scalar:
     """The position of the largest: of the last NaN, else of the first that equals the maximum (what does not exist may, too: minus infinity)."""
-    best = _largest(elements)
+    best = _largest([element.value for element in elements])
     start = elements[0].position
     distances = [element.position - start for element in elements]
     # Distances in a window are numbers as narrow as the elements: selections take half the instructions.
@@ -237,8 +245,7 @@ def _average(
     plane = _ready(g, a, spans)
 
     def at(index: Index) -> Scalar:
-        elements = _window(plane, spans, index, compute, sc.constant(0, compute))
-        total = functools.reduce(lambda a, b: sc.op("add", a, b), [element.value for element in elements])
+        total = plane.combined(index[:-n], _places(spans, index[-n:]), compute, sc.constant(0, compute), _sum)
         return g.convert(quotient(total, index[-n:]), a.dtype)
 
     return _stored(g, g.out, a.device, at)
