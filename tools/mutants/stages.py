@@ -169,13 +169,13 @@ STAGES = (
         (f"{_I}/codegen/cpp", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
-        "runtime", _below(_RUNTIME, "encode.py", "validate.py", "executor_py.py", "scalars.py", "inputs.py", "held.py", "cache/*.py"), 18,
+        "runtime", _below(_RUNTIME, "encode.py", "validate.py", "executor_py.py", "scalars.py", "inputs.py", "held.py", "frozen.py", "cache/*.py"), 18,
         (f"{_R}/test_artifact.py", f"{_R}/test_differential.py", f"{_R}/test_executor.py", f"{_R}/test_scalars.py", f"{_R}/test_held.py", f"{_R}/test_subprograms.py",
-         f"{_R}/test_store.py", f"{_R}/test_memory.py"),
+         f"{_R}/test_store.py", f"{_R}/test_memory.py", f"{_R}/test_frozen.py"),
     ),
     Stage(
-        "facade", _below("api/src/flambeau", "attention_masks.py", "graph_key.py", "graph_nodes.py", "stack.py", "repeats.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
-        ("packages/api/tests", "tests/behaviour/test_options.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_logs.py"),
+        "facade", _below("api/src/flambeau", "attention_masks.py", "freezing.py", "graph_key.py", "graph_nodes.py", "stack.py", "repeats.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
+        ("packages/api/tests", "tests/behaviour/test_options.py", "tests/behaviour/test_freezing.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_logs.py"),
     ),
     Stage(
         "rescue", _below("api/src/flambeau", "rescue.py", "stages.py", "defaults.py", "backends.py", "targets.py", "torch_backend.py"), 8,
@@ -219,7 +219,7 @@ STAGES = (
     Stage(
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
                           "lowering/losses.py", "lowering/one_hot.py", "lowering/products.py", "lowering/provenance.py", "lowering/refused.py", "lowering/registry.py", "lowering/writes.py",
-                          "ops/aten.py", "ops/aten_table.py", "effects.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py",
+                          "ops/aten.py", "ops/aten_table.py", "ops/packing.py", "effects.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py",
                           "codegen/languages.py", "context.py", "devices/*.py", "devices/cuda/*.py"), 16,
         (f"{_I}/devices", f"{_I}/lowering", f"{_I}/program", f"{_I}/ops", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),

@@ -19,6 +19,7 @@ struct Wanted {
   Want want = Want::Any;
   bool list = false;
   std::optional<int32_t> repeat;  // int[2] takes one int for both
+  bool optional_items = false;    // Scalar?[] is another type of list than Scalar[], also where it is empty
 };
 
 Want want_of(const c10::Type& type) {
@@ -49,12 +50,19 @@ Wanted wanted_by(const c10::Argument& argument) {
     if (type->kind() == TypeKind::OptionalType) {
       type = type->expectRef<c10::OptionalType>().getElementType();
       result.want = want_of(*type) == Want::Tensor ? Want::OptionalTensor : want_of(*type);
+      result.optional_items = result.want == Want::Number;
       return result;
     }
   }
   result.want = want_of(*type);
   if (optional && !result.list && result.want == Want::Tensor) result.want = Want::OptionalTensor;
   return result;
+}
+
+IValue optional_numbers(std::vector<IValue>&& items) {
+  c10::impl::GenericList list(c10::OptionalType::create(c10::NumberType::get()));
+  for (IValue& item : items) list.push_back(std::move(item));
+  return IValue(std::move(list));
 }
 
 [[noreturn]] void cannot(PyObject* object, const char* what) {
@@ -125,7 +133,7 @@ Argument plan(PyObject* encoded, const Wanted& wanted) {
     } else {
       cannot(encoded, "a list argument");
     }
-    Wanted element{wanted.want, false, std::nullopt};
+    Wanted element{wanted.want, false, std::nullopt, false};
     bool constant = true;
     for (PyObject* item : items) {
       result.items.push_back(plan(item, element));
@@ -135,7 +143,7 @@ Argument plan(PyObject* encoded, const Wanted& wanted) {
     if (constant) {
       std::vector<IValue> values;
       for (Argument& item : result.items) values.push_back(std::move(item.constant));
-      result.constant = boxed_list(std::move(values), wanted.want);
+      result.constant = wanted.optional_items ? optional_numbers(std::move(values)) : boxed_list(std::move(values), wanted.want);
       result.kind = Argument::Kind::Constant;
       result.items.clear();
     }

@@ -32,7 +32,9 @@ bool fits_device(const Input& input, const c10::TensorImpl& impl, Frame& frame) 
 
 bool fits(const Input& input, const at::Tensor& tensor, Frame& frame) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  if (impl.key_set().has_any(special_keys())) return false;
+  // A weight that a library has packed has neither sizes of its own nor strides: only the library's calls read it.
+  const bool is_packed = !input.checks_sizes && impl.key_set().has(DispatchKey::MkldnnCPU);
+  if (!is_packed && impl.key_set().has_any(special_keys())) return false;
   if (input.checks_dtype && impl.dtype() != c10::scalarTypeToTypeMeta(input.dtype)) return false;
   if (input.checks_device && !fits_device(input, impl, frame)) return false;
   if (!input.checks_sizes) return true;

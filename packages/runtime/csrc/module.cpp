@@ -339,7 +339,24 @@ PyObject* set_cuda_driver(PyObject*, PyObject* path) {
   });
 }
 
+// The tensors over this memory stay what they are but for their elements: who asks for those gets the message.
+PyObject* release_memory(PyObject*, PyObject* args) {
+  PyObject* tensor = nullptr;
+  const char* message = nullptr;
+  if (!PyArg_ParseTuple(args, "Os:release_memory", &tensor, &message)) return nullptr;
+  return translated([&]() -> PyObject* {
+    if (!THPVariable_Check(tensor)) raise(PyExc_TypeError, "release_memory takes a tensor");
+    const c10::Storage& storage = THPVariable_Unpack(tensor).storage();
+    c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
+    impl.set_data_ptr_noswap(c10::DataPtr(nullptr, impl.device()));
+    impl.set_nbytes(static_cast<size_t>(0));
+    impl.release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(message));
+    Py_RETURN_NONE;
+  });
+}
+
 PyMethodDef module_methods[] = {
+    {"release_memory", release_memory, METH_VARARGS, "Free a tensor's memory; reading or writing elements of it raises the message."},
     {"release_idle_memory", release_idle_memory, METH_NOARGS, "Give idle blocks back to the system; returns their bytes."},
     {"idle_memory_bytes", idle_memory_bytes, METH_NOARGS, "Bytes of the blocks kept for the next call."},
     {"set_idle_memory_limit", set_idle_memory_limit, METH_O, "Keep at most this many idle bytes; 0 keeps none."},

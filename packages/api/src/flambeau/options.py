@@ -76,6 +76,18 @@ _SPECS = (
         "calls of modules that are alike and are compiled once from this many on; 0 = only regions that are marked",
         accepts=_NOT_NEGATIVE,
     ),
+    _spec(
+        "freezing",
+        False,
+        "where no gradient is wanted, compute what follows from parameters and buffers alone once, and again only when one of them changes: "
+        "weights are packed for the library, batch norms folded into convolutions (writes through `.data` are not noticed)",
+    ),
+    _spec(
+        "freezing_discard_parameters",
+        False,
+        "with freezing, give back the memory of parameters that are left in another form only; using one afterwards is an error",
+        cached=False,
+    ),
     _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one"),
     _spec("inplace_buffers", True, "let a kernel write its result over an intermediate that it reads last"),
     _spec("spend_memory", False, "hold more memory at a time than eager does where that saves time"),

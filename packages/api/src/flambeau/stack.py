@@ -7,7 +7,6 @@ fails for a reason that is ours does so after one warning. Under `fullgraph` bot
 
 from __future__ import annotations
 
-import itertools
 import json
 import struct
 import time
@@ -38,6 +37,7 @@ from flambeau_runtime.errors import CompilerUnavailable
 from .attention_masks import drop_known_masks
 from .defaults import Settings, current
 from .errors import GraphNotCompiled, InternalError, UserError
+from .freezing import frozen_places, may_freeze
 from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
 from .options import Options
@@ -48,40 +48,64 @@ from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 
 CACHE_KIND = "graph"
-_SIZES = struct.Struct("<QQ")
+_SIZE = struct.Struct("<Q")
 CompiledFn = Callable[..., Any]
 
 
 @frozen
 class CompiledGraph:
-    """Everything a cached graph needs: the joining signature and one artifact per direction."""
+    """Everything a cached graph needs: the joining signature and one artifact per direction.
+
+    ``folding``, ``watched``, ``kept``: of a frozen graph, as in ``inductor.FrozenArtifact``.
+    """
 
     signature: autograd.Signature
     forward: runtime.Artifact
     backward: runtime.Artifact | None
     guards: tuple[str, ...] = ()
+    folding: runtime.Artifact | None = None
+    watched: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+
+    @property
+    def programs(self) -> tuple[tuple[str, runtime.Artifact], ...]:
+        """The artifacts that there are, by what they do."""
+        every = (("forward", self.forward), ("backward", self.backward), ("folding", self.folding))
+        return tuple((kind, artifact) for kind, artifact in every if artifact is not None)
 
     def to_bytes(self) -> bytes:
-        """Two sizes, a JSON header, the artifacts as they are: most of it are binaries and sources."""
-        header = json.dumps({"signature": self.signature.to_json(), "guards": self.guards}).encode()
-        forward = self.forward.to_bytes()
-        backward = b"" if self.backward is None else self.backward.to_bytes()
-        return b"".join((_SIZES.pack(len(header), len(forward)), header, forward, backward))
+        """The size of a JSON header, that, the artifacts as they are: most of it are binaries and sources."""
+        parts = [artifact.to_bytes() for _, artifact in self.programs]
+        fields = {
+            "signature": self.signature.to_json(),
+            "guards": self.guards,
+            "programs": [(kind, len(part)) for (kind, _), part in zip(self.programs, parts, strict=True)],
+            "watched": self.watched,
+            "kept": self.kept,
+        }
+        header = json.dumps(fields).encode()
+        return b"".join((_SIZE.pack(len(header)), header, *parts))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompiledGraph:
         """Inverse of `to_bytes`; raises `ValueError` for anything else."""
-        if len(data) < _SIZES.size:
-            raise ValueError("a cached graph without a forward")
-        header_size, forward_size = _SIZES.unpack_from(data)
-        ends = list(itertools.accumulate((_SIZES.size, header_size, forward_size)))
-        header, forward, backward = data[ends[0] : ends[1]], data[ends[1] : ends[2]], data[ends[2] :]
-        fields = json.loads(header)
+        if len(data) < _SIZE.size:
+            raise ValueError("a cached graph without a header")
+        (header_size,) = _SIZE.unpack_from(data)
+        end = _SIZE.size + header_size
+        fields = json.loads(data[_SIZE.size : end])
+        programs: dict[str, runtime.Artifact] = {}
+        for kind, size in fields["programs"]:
+            programs[kind] = runtime.Artifact.from_bytes(data[end : end + size])
+            end += size
         return cls(
             autograd.Signature.from_json(fields["signature"]),
-            runtime.Artifact.from_bytes(forward),
-            runtime.Artifact.from_bytes(backward) if backward else None,
+            programs["forward"],
+            programs.get("backward"),
             tuple(fields["guards"]),
+            programs.get("folding"),
+            tuple(fields["watched"]),
+            tuple(fields["kept"]),
         )
 
 
@@ -91,7 +115,7 @@ class NotLowered(Exception):
 
 @frozen
 class Fresh:
-    """A graph that was just compiled, with the constants that its artifacts do not carry themselves."""
+    """A graph that was just compiled, with the constants that each of its programs does not carry itself."""
 
     graph: CompiledGraph
     constants: tuple[list[torch.Tensor], ...]
@@ -172,7 +196,8 @@ def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: St
         dropped = drop_known_masks(gm)
         logger.debug("masks_dropped", artifact="fusion", calls=dropped)
     with _timed(recorder, "repeats"):
-        outlined = outline(gm, options["repeats_outlined"])
+        # What is frozen differs from call to call of a body.
+        outlined = outline(gm, 0 if may_freeze(inputs, options) else options["repeats_outlined"])
     if outlined is not None:
         try:
             made = _compile_graph(outlined.graph, gm, inputs, options, stages, recorder)
@@ -251,16 +276,27 @@ def _compile_both(
             for graph, graph_inputs in graphs:
                 if (operator := mispredicted_operator(graph.graph)) is not None:
                     raise NotLowered(f"{operator} returns something else than its fake says")
+                frozen = frozen_places(gm, prepared, inputs, options)
                 try:
                     with no_warnings():
-                        artifact = inductor.compile_graph(graph, graph_inputs, stages.inductor)
+                        made = inductor.compile_frozen(graph, graph_inputs, frozen, stages.inductor)
                 except inductor.UnsupportedGraphError as error:
                     raise NotLowered(str(error)) from error
-                pending.append((pool.submit(build, artifact), _constants(artifact, graph)))
+                pending.append((pool.submit(build, made.program), _constants(made.program, graph)))
+                if made.folding is not None:
+                    pending.append((pool.submit(build, made.folding), _constants(made.folding, graph)))
         with _timed(recorder, "build"):
             artifacts = [future.result() for future, _ in pending]
     guards = tuple(shape_guards(inputs)[before:])
-    built = CompiledGraph(prepared.signature, artifacts[0], artifacts[1] if len(artifacts) > 1 else None, guards)
+    built = CompiledGraph(
+        prepared.signature,
+        artifacts[0],
+        artifacts[1] if prepared.backward is not None else None,
+        guards,
+        artifacts[1] if made.folding is not None else None,
+        made.watched,
+        made.kept,
+    )
     return Fresh(built, tuple(constants for _, constants in pending))
 
 
@@ -384,8 +420,7 @@ def _read(key: CacheKey, store: Store, inputs: list[Any]) -> CompiledGraph | Non
 
 def _self_contained(compiled: CompiledGraph) -> bool:
     """Whether the artifacts carry every constant: a cached graph has no other place to take one from."""
-    artifacts = [a for a in (compiled.forward, compiled.backward) if a is not None]
-    return all(constant.data is not None for artifact in artifacts for constant in artifact.constants)
+    return all(constant.data is not None for _, artifact in compiled.programs for constant in artifact.constants)
 
 
 def _assemble(
@@ -397,21 +432,21 @@ def _assemble(
     recorder: Recorder,
     store: Store,
     *,
-    constants: tuple[list[torch.Tensor], ...] = ([], []),
+    constants: tuple[list[torch.Tensor], ...] = ([], [], []),
     cached: bool = False,
 ) -> CompiledFn:
     """Load the programs and join them."""
-    programs = [("forward", compiled.forward)]
-    if compiled.backward is not None:
-        programs.append(("backward", compiled.backward))
-    loaded = []
-    for (kind, artifact), tensors in zip(programs, constants, strict=False):
+    loaded: dict[str, CompiledFn] = {}
+    for (kind, artifact), tensors in zip(compiled.programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
         logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
-        loaded.append(_load(artifact, tensors, kind, options, stages, recorder, store))
-    backward = loaded[1] if len(loaded) > 1 else None
+        loaded[kind] = _load(artifact, tensors, kind, options, stages, recorder, store)
+    forward = loaded["forward"]
+    if compiled.folding is not None:
+        release = options["freezing_discard_parameters"]
+        forward = runtime.FrozenProgram(forward, loaded["folding"], compiled.watched, compiled.kept, release=release)
     in_order = bool(compiled.forward.meta.get("writes_last"))
     # With what `_compile_both` gives `prepare`.
     rewrite = partial(inductor.rewrite_joint, options=stages.inductor)
@@ -420,7 +455,14 @@ def _assemble(
         None if plain is not gm else partial(_retraced, gm, config=stages.autograd, decomposed=True, rewrite=rewrite)
     )
     return _join(
-        plain, compiled.signature, loaded[0], backward, stages, again, _laid(plain, decomposed=True), in_order=in_order
+        plain,
+        compiled.signature,
+        forward,
+        loaded.get("backward"),
+        stages,
+        again,
+        _laid(plain, decomposed=True),
+        in_order=in_order,
     )
 
 
@@ -460,7 +502,8 @@ def _load(
         "store": store,
         "threads": None if options["cpp.threads"] == -1 else options["cpp.threads"],
     }
-    if not options["triton.cudagraphs"]:
+    # What folding gives stays for many calls; what is recorded lies in memory that each call uses.
+    if not options["triton.cudagraphs"] or kind == "folding":
         return runtime.load(artifact, **how)
     # Not at the top: most regions use no CUDA graphs.
     from flambeau_runtime import graphs

@@ -17,7 +17,7 @@ from .errors import CompileError, FlambeauInductorError, InternalError, OptionEr
 if TYPE_CHECKING:
     from .context import CompileContext
     from .decomposition_table import decompositions
-    from .pipeline import compile_graph, rewrite_joint
+    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint
 
 __version__ = "0.1.0"
 
@@ -26,28 +26,35 @@ __all__ = [
     "CompileError",
     "Config",
     "FlambeauInductorError",
+    "FrozenArtifact",
     "InternalError",
     "OptionError",
     "UnsupportedGraphError",
     "__version__",
+    "compile_frozen",
     "compile_graph",
     "decompositions",
     "rewrite_joint",
 ]
 
 
+_LAZY = (
+    "CompileContext",
+    "FrozenArtifact",
+    "compile_frozen",
+    "compile_graph",
+    "decompositions",
+    "rewrite_joint",
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name not in ("CompileContext", "compile_graph", "decompositions", "rewrite_joint"):
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .context import CompileContext
     from .decomposition_table import decompositions
-    from .pipeline import compile_graph, rewrite_joint
+    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint
 
-    loaded = {
-        "CompileContext": CompileContext,
-        "compile_graph": compile_graph,
-        "decompositions": decompositions,
-        "rewrite_joint": rewrite_joint,
-    }
-    globals().update(loaded)
-    return loaded[name]
+    found = (CompileContext, FrozenArtifact, compile_frozen, compile_graph, decompositions, rewrite_joint)
+    globals().update(zip(_LAZY, found, strict=True))
+    return globals()[name]

@@ -28,7 +28,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 from torch import fx
 
 from flambeau_runtime import Artifact
@@ -45,6 +45,7 @@ from .ir.text import graph_text
 from .ir.verify import verify
 from .lowering.refused import widen
 from .lowering.run import lower_graph
+from .passes.fold_constants import fold
 from .passes.order import OPENING, PASSES
 from .passes.runner import bodies_of, graphs_text, run_passes
 from .program.build import BuiltProgram, build
@@ -52,6 +53,7 @@ from .program.failures import writes_inputs_last
 from .program.memory import share_memory
 from .rewrite.blocked_losses import block_losses
 from .rewrite.channels_last import make_channels_last
+from .rewrite.constants import freeze
 from .rewrite.open_softmax import open_softmaxes
 from .schedule import Schedule, schedule
 from .schedule.combine import combine
@@ -91,14 +93,63 @@ def compile_graph(
     ``options`` are fields of ``Config`` (laid over the environment's). ``context`` collects seconds per stage and the reasons of
     library calls. Raises OptionError, UnsupportedGraphError; an InternalError is a fault of ours.
     """
-    config = _config(options)
-    context = context or CompileContext(config)
-    start_measuring(inputs, config)
+    context = context or CompileContext(_config(options))
+    start_measuring(inputs, context.config)
+    return _compile_rewritten(_rewritten(gm, context), inputs, context)
+
+
+@frozen
+class FrozenArtifact:
+    """A program some of whose inputs hold the same for many calls.
+
+    ``folding``, run on the inputs at the places ``watched``, gives what ``program`` takes behind those at the places ``kept``; None where there is
+    nothing to compute beforehand, and ``program`` takes all. Neither holds contents of an input.
+    """
+
+    program: Artifact
+    folding: Artifact | None = None
+    watched: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+
+
+def compile_frozen(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    places: Sequence[int],
+    options: Mapping[str, Any] | Config | None = None,
+    *,
+    context: CompileContext | None = None,
+) -> FrozenArtifact:
+    """As ``compile_graph``, for callers who run what follows from the inputs at ``places`` alone only when one of those has changed."""
+    context = context or CompileContext(_config(options))
+    start_measuring(inputs, context.config)
+    freeze(gm, places)
+    gm = _rewritten(gm, context)
+    folded = fold(gm)
+    if folded is None:
+        return FrozenArtifact(_compile_rewritten(gm, inputs, context))
+    program = _compile_rewritten(folded.main, _examples(folded.main), context)
+    # Run once, so that kernels of its own would cost more than they save.
+    once = CompileContext(evolve(context.config, cpp_kernels=False, triton_kernels=False))
+    folding = _compile_rewritten(folded.folding, _examples(folded.folding), once)
+    return FrozenArtifact(program, folding, folded.watched, folded.kept)
+
+
+def _examples(gm: fx.GraphModule) -> list[Any]:
+    return [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+
+
+def _rewritten(gm: fx.GraphModule, context: CompileContext) -> fx.GraphModule:
     with context.stage("passes") as stage:
         if bodies_of(gm):
             gm = run_passes(gm, OPENING, context)
         gm = run_passes(gm, PASSES, context)
         stage.show(partial(graphs_text, gm), artifact="post_grad_graphs")
+    return gm
+
+
+def _compile_rewritten(gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext) -> Artifact:
+    config = context.config
     library: frozenset[str] = frozenset()
     while True:
         with context.stage("lowering") as stage:

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
-from attrs import frozen
+from attrs import evolve, frozen
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -16,13 +16,14 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from tracing import traced, traced_on_cuda
 
 from flambeau_inductor.context import CompileContext
-from flambeau_inductor.passes.order import LIBRARY_CALLS, OPENING_UP, PRODUCTS, TIDYING
+from flambeau_inductor.passes.order import CONVOLUTIONS, FOLDING, LIBRARY_CALLS, OPENING_UP, PRODUCTS, TIDYING
 from flambeau_inductor.passes.runner import Pass, run_passes
+from flambeau_inductor.rewrite.constants import freeze
 from flambeau_inductor.rewrite.engine import RuleSet
 from flambeau_inductor.rewrite.split_products import count_of
 
 aten = torch.ops.aten
-TABLES = (TIDYING, OPENING_UP, LIBRARY_CALLS, PRODUCTS)
+TABLES = (TIDYING, OPENING_UP, FOLDING, LIBRARY_CALLS, PRODUCTS, CONVOLUTIONS)
 RULES = {rule.name: rule for table in TABLES for rule in table.rules}
 
 
@@ -38,6 +39,8 @@ class Case:
     cuda: bool = True
     #: The op runs on CUDA alone: it is compared elsewhere.
     runs: bool = True
+    #: Places of the inputs that are frozen.
+    frozen: tuple = ()
 
 
 def floats(*shapes, dtype=torch.float32):
@@ -128,7 +131,191 @@ LARGE = floats((512,), (1024, 128), (128, 512))
 CELL = floats((3, 20), (3, 20), (3, 5), (20,), (20,))
 SMALL_CELL = floats((3, 15), (3, 15), (3, 5), (15,), (15,))
 
+IMAGES = [*(x.to(memory_format=torch.channels_last) for x in floats((2, 32, 32, 32), (48, 32, 3, 3))), *floats((48,))]
+CHANNELS = floats((2, 8, 6, 6), (4, 8, 3, 3), (4,), (4, 1, 1))
+TRANSPOSED = floats((2, 8, 6, 6), (8, 4, 3, 3), (4,), (4, 1, 1))
+WIDE = floats((512,), (16, 256), (256, 512))
+HALVES = [x.bfloat16() for x in floats((96,), (64, 128), (128, 96))]
+
+
+def convolved(x, w, b):
+    return aten.convolution(x, w, b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+
+
+def packed_convolution(x, w, b, *behind):
+    return torch.ops.mkldnn._convolution_pointwise(x, w, b, [1, 1], [1, 1], [1, 1], 1, *behind)
+
+
+@frozen
+class AfterSum:
+    """A function whose sum is part of a convolution in the graph: torch has no fake of such a call."""
+
+    function: object
+
+    def __call__(self, *inputs):
+        return self.function(*inputs)
+
+    def graph(self, inputs):
+        gm = traced(self.function, *inputs)
+        gm.graph.eliminate_dead_code()
+        return applied("sum_with_a_convolution", OF_CPUS["sum_with_a_convolution"], gm)
+
+
+def linear(b, x, w):
+    return torch.ops.mkldnn._linear_pointwise(x, w.t().contiguous(), b, "none", [], "")
+
+
+def activated(name, function):
+    """A case of an activation behind the library's linear layer, in one rounding."""
+    other = (lambda b, x, w: (lambda y: function(y) + y)(linear(b, x, w)), HALVES)
+    options = {} if name == "relu" else {"numerics": "fast"}
+    return Case(
+        lambda b, x, w: function(linear(b, x, w)),
+        HALVES,
+        (other,),
+        options,
+        0.0 if name == "relu" else 2e-2,
+        cuda=False,
+    )
+
+
+SUMMED = [*IMAGES, (torch.randn(2, 48, 32, 32) * 0.3).to(memory_format=torch.channels_last)]
+NONE = ("none", [], "")
+OF_CPUS = {
+    "scale_of_a_convolution": Case(
+        lambda x, w, b, s: s * convolved(x, w, b),
+        CHANNELS,
+        (
+            (lambda x, w, b, s: (lambda y: s * y + y)(convolved(x, w, b)), CHANNELS),
+            (lambda x, w, b, s: s * convolved(x, w + x[0, 0, 0, 0], b), CHANNELS),
+            (lambda x, w, b, s: s.squeeze() * convolved(x[..., :4], w, b), CHANNELS),
+            (lambda x, w, b, s: s / convolved(x, w, b), CHANNELS),
+            (lambda x, w, b, s: convolved(x, w, b) * s, [x.bfloat16() for x in CHANNELS]),
+            (lambda x, w, b, s: s * aten.convolution(x, w, b, [1, 1], [1, 1], [1, 1], True, [0, 0], 1), TRANSPOSED),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(1, 2, 3),
+    ),
+    "shift_of_a_convolution": Case(
+        lambda x, w, b, s: convolved(x, w, None) - s,
+        CHANNELS,
+        (
+            (lambda x, w, b, s: s - convolved(x, w, b), CHANNELS),
+            (lambda x, w, b, s: torch.add(convolved(x, w, b), s, alpha=2), CHANNELS),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(1, 2, 3),
+    ),
+    "scale_of_a_biased_product": Case(
+        lambda b, x, w: torch.addmm(b, x, w).view(2, 2, 16) * b,
+        LINEAR,
+        (
+            (lambda b, x, w: torch.addmm(b, x, w).view(4, 4, 4) * b[:4], LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w).t() * b[:4], LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w, alpha=2) * b, LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w) * (b + x[0, 0]), LINEAR),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(0, 2),
+    ),
+    "scale_of_a_product": Case(
+        lambda b, x, w: (x @ w) / (b + 3),
+        LINEAR,
+        ((lambda b, x, w: (b + 3) / (x @ w), LINEAR), (lambda b, x, w: (x @ w) * b[:1], LINEAR)),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(0, 2),
+    ),
+    "biased_product_with_a_packed_weight": Case(
+        lambda b, x, w: torch.addmm(b, x, w),
+        WIDE,
+        (
+            (lambda b, x, w: torch.addmm(b, x[:3], w), WIDE),
+            (lambda b, x, w: torch.addmm(b[:255], x, w[:, :255]), WIDE),
+            (lambda b, x, w: torch.addmm(b, x, w, alpha=2), WIDE),
+            (lambda b, x, w: torch.addmm(b, x, w * x[0, 0]), WIDE),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(0, 2),
+    ),
+    "product_with_a_packed_weight": Case(
+        lambda b, x, w: x @ w.exp(),
+        WIDE,
+        ((lambda b, x, w: x.double() @ w.double(), WIDE), (lambda b, x, w: x @ (w + b.sum()), WIDE)),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(2,),
+    ),
+    "biased_product_of_bfloat16": Case(
+        lambda b, x, w: torch.addmm(b, x, w.t().contiguous().t()),
+        HALVES,
+        (
+            (lambda b, x, w: torch.addmm(b, x, w), HALVES),
+            (lambda b, x, w: torch.addmm(b[:4], x[:4], w[:, :4].t().contiguous().t()), HALVES),
+        ),
+        tolerance=2e-2,
+        cuda=False,
+    ),
+    "product_of_bfloat16": Case(
+        lambda b, x, w: x @ w.t().contiguous().t(),
+        HALVES,
+        ((lambda b, x, w: x.t().contiguous().t() @ w.t().contiguous().t(), HALVES),),
+        tolerance=2e-2,
+        cuda=False,
+    ),
+    "relu_of_a_linear": activated("relu", torch.relu),
+    "gelu_none_of_a_linear": activated("gelu", F.gelu),
+    "gelu_tanh_of_a_linear": activated("gelu", partial(F.gelu, approximate="tanh")),
+    "swish_of_a_linear": activated("swish", F.silu),
+    "sigmoid_of_a_linear": activated("sigmoid", torch.sigmoid),
+    "tanh_of_a_linear": activated("tanh", torch.tanh),
+    "convolution_with_a_packed_weight": Case(
+        convolved,
+        IMAGES,
+        (
+            (lambda x, w, b: convolved(x[:, :, :4, :4].contiguous(memory_format=torch.channels_last), w, b), IMAGES),
+            (lambda x, w, b: convolved(x.contiguous(), w.contiguous(), b), IMAGES),
+            (lambda x, w, b: convolved(x, w * x[0, 0, 0, 0], b), IMAGES),
+        ),
+        tolerance=1e-4,
+        cuda=False,
+        frozen=(1, 2),
+    ),
+    "sum_with_a_convolution": Case(
+        lambda x, w, b, y: y + packed_convolution(x, w, b, *NONE),
+        SUMMED,
+        (
+            (lambda x, w, b, y: y[:1] + packed_convolution(x, w, b, *NONE), SUMMED),
+            (lambda x, w, b, y: torch.add(y, packed_convolution(x, w, b, *NONE), alpha=2), SUMMED),
+            (lambda x, w, b, y: y.contiguous() + packed_convolution(x, w, b, *NONE), SUMMED),
+            (lambda x, w, b, y: y + packed_convolution(x, w, b, "relu", [], ""), SUMMED),
+            (lambda x, w, b, y: y + packed_convolution(x, w, b, *NONE), [x.bfloat16() for x in SUMMED]),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+    ),
+    "relu_of_a_packed_convolution": Case(
+        lambda x, w, b: packed_convolution(x, w, b, *NONE).relu(),
+        IMAGES,
+        ((lambda x, w, b: (lambda y: y.relu() + y)(packed_convolution(x, w, b, *NONE)), IMAGES),),
+        tolerance=1e-6,
+        cuda=False,
+    ),
+    "relu_of_a_convolution_and_sum": Case(
+        AfterSum(lambda x, w, b, y: (y + packed_convolution(x, w, b, *NONE)).relu()),
+        SUMMED,
+        ((AfterSum(lambda x, w, b, y: (lambda z: z.relu() + z)(y + packed_convolution(x, w, b, *NONE))), SUMMED),),
+        tolerance=1e-6,
+        cuda=False,
+    ),
+}  # fmt: skip
+
 CASES = {
+    **OF_CPUS,
     "same_layout": Case(
         lambda x: x.exp().view(3, 4) + 1,
         floats((3, 4)),
@@ -248,10 +435,11 @@ CASES = {
 
 def graph(case, function, inputs):
     """On fakes of the device that the rule is for, without what nobody reads."""
-    if isinstance(function, Cell):
+    if isinstance(function, Cell | AfterSum):
         return function.graph(inputs)
     gm = (traced_on_cuda if case.cuda else traced)(function, *inputs)
     gm.graph.eliminate_dead_code()
+    freeze(gm, case.frozen)
     return gm
 
 
@@ -287,8 +475,18 @@ def test_what_only_looks_alike_stays(name, number):
     assert applied(name, case, gm) is gm
 
 
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.frozen])
+def test_weights_that_are_not_frozen_stay_as_they_are(name):
+    case = evolve(CASES[name], frozen=())
+    assert applied(name, case, (gm := graph(case, case.function, case.inputs))) is gm
+
+
 SWITCHES = {
     "attention_written_out": {"triton_kernels": False},
+    "relu_of_a_linear": {"epilogue_fusion": False},
+    "swish_of_a_linear": {"numerics": "faithful"},
+    "sum_with_a_convolution": {"epilogue_fusion": False},
+    "relu_of_a_packed_convolution": {"epilogue_fusion": False},
     "thnn_fused_lstm_cell": {"triton_kernels": False},
     "thnn_fused_gru_cell": {"triton_kernels": False},
     "bias_of_a_convolution": {"triton_kernels": False},

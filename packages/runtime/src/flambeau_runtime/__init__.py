@@ -17,9 +17,11 @@ from .errors import (
     InputError,
     OptionError,
     PredictionError,
+    ReleasedError,
     RuntimeFault,
 )
 from .executor import load, warm_up
+from .frozen import FrozenProgram
 
 __version__ = "0.1.0"
 
@@ -30,9 +32,11 @@ __all__ = [
     "CacheKey",
     "CompilerUnavailable",
     "Config",
+    "FrozenProgram",
     "InputError",
     "OptionError",
     "PredictionError",
+    "ReleasedError",
     "RuntimeFault",
     "Store",
     "__version__",

@@ -49,6 +49,13 @@ class OptionError(UserError, ValueError):
     code = "R105"
 
 
+class ReleasedError(UserError, RuntimeError):
+    """A program was given a parameter whose memory was given back when another froze it (`freezing_discard_parameters`)."""
+
+    code = "R106"
+    hint = "load the parameter again, or compile without freezing_discard_parameters"
+
+
 class PredictionError(RuntimeFault, RuntimeError):
     """An operator returned something else than its fake said when the program was compiled. ``operator`` is its name."""
 

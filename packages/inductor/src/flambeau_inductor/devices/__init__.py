@@ -5,7 +5,7 @@
 
 from .cpu import CPU
 from .cuda import CUDA
-from .device import Device, Eager, Kernels, Libraries, Reduced
+from .device import Device, Eager, Kernels, LastShares, Libraries, Reduced
 from .facts import H200, LAUNCH_SECONDS, Facts
 from .language import CPP, TRITON, Language
 from .registry import device_facts, device_of, has_backend, register, registered
@@ -23,6 +23,7 @@ __all__ = [
     "Facts",
     "Kernels",
     "Language",
+    "LastShares",
     "Libraries",
     "Reduced",
     "Tuning",

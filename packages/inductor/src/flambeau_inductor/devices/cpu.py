@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from ..config import Config
-from .device import Device, Eager, Kernels, Libraries, Reduced
+from .device import Device, Eager, Kernels, LastShares, Libraries, Reduced
 from .language import CPP, TRITON, Language
 from .registry import register
 
@@ -35,7 +35,14 @@ def _parts(device: torch.device, reduced: Reduced) -> int:
 
 
 def _channels_last(dtype: torch.dtype) -> bool:
-    return bool(dtype is torch.float32 and torch.backends.mkldnn.enabled)
+    if not torch.backends.mkldnn.enabled:
+        return False
+    return dtype is torch.float32 or (dtype is torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))
+
+
+#: Measured on one core of a Sapphire Rapids (torch 2.13, float32), weights in either layout: 0.76 to 0.97, 0.61 to 0.87, 0.36 to 0.78, 0.55 to 0.89; in
+#: bfloat16 less.
+_SHARES = LastShares(dense=0.88, grouped=0.75, depthwise=0.6, narrow=0.75)
 
 
 CPU = register(
@@ -59,6 +66,12 @@ CPU = register(
             bends_below_zero=True,
             steps_in_vectors=True,
         ),
-        libraries=Libraries(call_bytes=64 << 10, channels_last=_channels_last, weights_are_reordered=True),
+        libraries=Libraries(
+            call_bytes=64 << 10,
+            channels_last=_channels_last,
+            last_shares=_SHARES,
+            weights_are_reordered=True,
+            packs_weights=torch._C._has_mkldnn,
+        ),
     )
 )

@@ -90,21 +90,32 @@ class Eager:
 
 
 @frozen(kw_only=True)
+class LastShares:
+    """The time of a convolution channels-last as a share of its time row-major, by its kind; ``narrow`` is one of few channels."""
+
+    dense: float = 0.8
+    grouped: float = 1.36
+    depthwise: float = 1.0
+    narrow: float = 1.0
+
+
+@frozen(kw_only=True)
 class Libraries:
     """What library calls on a device are good at; none is assumed of a device that says nothing.
 
     ``call_bytes``: what memory moves while a call starts, on a fast device of its kind; None where no figure is known. ``channels_last``:
-    whether the channels-last convolutions of a dtype are the fast ones, under the flags in force. ``weights_are_reordered``: a convolution
+    whether the channels-last convolutions of a dtype are the fast ones, under the flags in force; ``last_shares`` how much faster. ``weights_are_reordered``: a convolution
     copies its weights into a layout of its own at each call. ``bias_is_a_kernel``: the bias of a convolution is a kernel after it.
     ``bias_slows_products``: float32 products with a row bias have slower kernels than those without. ``takes_activations``: a product with a row
     bias also does an activation. ``leaves_narrow_idle``: products with few results leave most multiprocessors idle.
     ``attention_reads_strides``: attention takes operands in any aligned strides. ``products_want_rows_aligned``: products whose rows are no multiples of 16
-    bytes have no fast kernels. ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in
-    force.
+    bytes have no fast kernels. ``packs_weights``: products and convolutions have faster calls for weights in a form of their own.
+    ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in force.
     """
 
     call_bytes: int | None = None
     channels_last: Callable[[torch.dtype], bool] = _never
+    last_shares: LastShares = LastShares()
     weights_are_reordered: bool = False
     bias_is_a_kernel: bool = False
     bias_slows_products: bool = False
@@ -112,6 +123,7 @@ class Libraries:
     leaves_narrow_idle: bool = False
     attention_reads_strides: bool = False
     products_want_rows_aligned: bool = False
+    packs_weights: bool = False
     rounds_products: Callable[[], bool] = _exact
     rounds_convolutions: Callable[[], bool] = _exact
 

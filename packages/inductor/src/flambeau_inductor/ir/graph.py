@@ -19,11 +19,11 @@ from .loops import Operation, written
 @frozen
 class TensorInput:
     """Positional input ``buffer``; ``static`` says that its address does not change from call to call (a parameter),
-    ``workspace`` that it is what a library call kept for its gradient: of any size, read by nothing else."""
+    ``opaque`` that only library calls read it, which know its form: what one kept for its gradient, or a packed weight."""
 
     buffer: Buffer
     static: bool = False
-    workspace: bool = False
+    opaque: bool = False
 
 
 @frozen

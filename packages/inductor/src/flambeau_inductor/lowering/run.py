@@ -202,7 +202,8 @@ class _Lowering:
             b.note_symbols(*layout.sizes, *layout.strides, layout.offset)
             buffer = Buffer(node.name, layout)
             b.buffers[buffer.name] = buffer
-            self.inputs.append(TensorInput(buffer, bool(node.meta.get("static", False)), is_workspace(node)))
+            opaque = is_workspace(node) or bool(node.meta.get("opaque", False))
+            self.inputs.append(TensorInput(buffer, bool(node.meta.get("static", False)), opaque))
             return TensorValue.of_ref(Ref.whole(buffer))
         if isinstance(val, bool | float | torch.SymFloat | torch.SymBool):
             dtype = torch.bool if isinstance(val, bool | torch.SymBool) else torch.float64

@@ -6,7 +6,18 @@ another looks for. Rules of one op are tried in the order of the table.
 
 from __future__ import annotations
 
-from ..rewrite import attention, bias, cells, embedding_gradients, epilogues, split_products, written_attention
+from ..rewrite import (
+    attention,
+    bias,
+    cells,
+    embedding_gradients,
+    epilogues,
+    folded_scales,
+    packed_convolutions,
+    packed_products,
+    split_products,
+    written_attention,
+)
 from ..rewrite.batch_products import batch_products
 from ..rewrite.blocked_losses import blocked_losses
 from ..rewrite.channels_last import channels_last
@@ -22,10 +33,14 @@ from .runner import Pass
 TIDYING = RuleSet(remove_noops.RULES)
 #: What the library does at once, as what it stands for: before products are counted, whose parts it may read.
 OPENING_UP = RuleSet(cells.RULES)
+#: What is done to frozen weights; before biases are taken out of convolutions.
+FOLDING = RuleSet(folded_scales.RULES)
 #: Operands and results of library calls; before layouts are assigned.
 LIBRARY_CALLS = RuleSet((*embedding_gradients.RULES, *attention.RULES, *written_attention.RULES, *bias.CONVOLUTIONS))
 #: Which products the library does, and what it does with them: last, on what the other passes left.
-PRODUCTS = RuleSet((*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES))
+PRODUCTS = RuleSet((*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES, *packed_products.RULES))
+#: Convolutions, in the layout that they were given.
+CONVOLUTIONS = RuleSet(packed_convolutions.RULES)
 
 #: What makes bodies: comes first, so that the others see these.
 OPENING = (Pass("blocked_attention", blocked_attention),)
@@ -36,9 +51,11 @@ PASSES = (
     Pass("remove_dead", remove_dead),
     Pass("blocked_losses", blocked_losses),
     Pass("opening_up", OPENING_UP.run),
+    Pass("folding", FOLDING.run),
     Pass("sum_products", sum_products),
     Pass("batch_products", batch_products),
     Pass("library_calls", LIBRARY_CALLS.run),
     Pass("channels_last", channels_last),
     Pass("products", PRODUCTS.run),
+    Pass("convolutions", CONVOLUTIONS.run),
 )

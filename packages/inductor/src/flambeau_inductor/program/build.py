@@ -49,6 +49,7 @@ from ..ir.layout import Buffer, Ref
 from ..ir.loops import Assert, Extern, Nested, ReadItem, refs
 from ..ir.scalar import Scalar as ScalarNode
 from ..ops.aten import Trait, aten_op
+from ..ops.packing import is_packing
 from ..schedule import LaunchStep, Schedule
 from ..schedule.steps import step_reads, step_writes
 from .memory import hand_overs, may_alias, pinned_buffers
@@ -178,8 +179,8 @@ class _Builder:
         register = self.registers.tensor()
         layout = item.buffer.layout
         self.register_of[item.buffer.name] = register
-        sizes = None if item.workspace else tuple(self._checked(s) for s in layout.sizes)
-        strides = None if item.workspace else tuple(self._checked(s) for s in layout.strides)
+        sizes = None if item.opaque else tuple(self._checked(s) for s in layout.sizes)
+        strides = None if item.opaque else tuple(self._checked(s) for s in layout.strides)
         self.inputs.append(
             InputSpec(
                 "tensor", register, layout.dtype, layout.device, sizes, strides, item.static, mutated, item.buffer.name
@@ -370,6 +371,8 @@ class _Builder:
 
     def _hold(self, step: Extern) -> None:
         """Hold the results to their predicted layouts. What they bind is read first, so that it fits by itself."""
+        if is_packing(step.op):
+            return
         if isinstance(step.op, Nested):
             op = f"nested {step.op.kind}"
         else:

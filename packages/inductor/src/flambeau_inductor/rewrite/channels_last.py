@@ -18,15 +18,16 @@ from torch import fx
 
 from ..context import CompileContext
 from ..devices import device_of
+from .constants import is_constant
 from .fakes import bytes_of, fake_mode_of, hint_of, insert_call, quietly, values_of
 
 aten = torch.ops.aten
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
-#: Convolutions of fewer channels than this gain nothing.
+#: Convolutions of fewer channels than this are narrow.
 FEWEST_CHANNELS = 8
-#: The time of a convolution channels-last, as a share of its time row-major, by kind; and how much must be gained over all.
-DENSE, GROUPED, UNCHANGED, WORTHWHILE = 0.8, 1.36, 1.0, 0.9
+#: How much must be gained over all convolutions.
+WORTHWHILE = 0.9
 #: What must be moved for the layout, against what the library moves without it.
 WORTH = 0.75
 #: On a CPU the library packs its weights at every call whatever their layout is: only large activations pay for a copy of them.
@@ -109,7 +110,9 @@ def _pays(convolutions: list[fx.Node]) -> bool:
         work = float(bytes_of(weight) * bytes_of(image))
         total += work
         narrow = min(hint_of(weight.shape[0]), per_group * groups) < FEWEST_CHANNELS
-        weighted += work * (UNCHANGED if narrow or per_group == 1 else GROUPED if groups != 1 else DENSE)
+        share = device_of(image.device).libraries.last_shares
+        kind = share.narrow if narrow else share.depthwise if per_group == 1 else share.grouped
+        weighted += work * (share.dense if groups == 1 and not narrow else kind)
     return weighted < WORTHWHILE * total
 
 
@@ -202,13 +205,15 @@ class _Plan:
 
     def is_worth_it(self, convolutions: list[fx.Node]) -> bool:
         """Weigh the copies against the library's own."""
-        cost = 2 * sum(bytes_of(val) for val in self.copies.values())
+        # A copy of what is frozen is made once.
+        paid = {key: val for key, val in self.copies.items() if not is_constant(key[0])}
+        cost = 2 * sum(map(bytes_of, paid.values()))
         operands = {node.args[n] for node in convolutions for n in _operands(node)}
         weights = {node.args[_operands(node)[-1]] for node in convolutions}
         results = sum(_result_bytes(node) for node in convolutions)
         activations = results + sum(bytes_of(n.meta["val"]) for n in operands - weights)
         if device_of(next(iter(weights)).meta["val"].device).libraries.weights_are_reordered:
-            converted = sum(bytes_of(val) for (source, _), val in self.copies.items() if source in weights)
+            converted = sum(bytes_of(val) for (source, _), val in paid.items() if source in weights)
             return cost < WORTH * 2 * activations and activations > CPU_ACTIVATIONS_PER_WEIGHT * converted
         return cost < WORTH * 2 * (activations + sum(bytes_of(n.meta["val"]) for n in weights))
 
