@@ -9,7 +9,7 @@ import torch
 from structlog.testing import capture_logs
 
 from flambeau_runtime import FrozenProgram, ReleasedError
-from flambeau_runtime.log import FOLDED_OFTEN
+from flambeau_runtime.log import FOLDED_OFTEN, logger
 
 
 class Folding:
@@ -126,8 +126,9 @@ def test_inputs_are_not_kept_alive() -> None:
     assert seen() is None
 
 
-def test_many_changes_are_told() -> None:
+def test_many_changes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once: a program without freezing would do less."""
+    monkeypatch.setattr(logger, "destination", None)
     frozen, folding = make()
     given = [torch.randn(3) for _ in range(3)]
     with capture_logs() as events:
