@@ -349,3 +349,31 @@ def test_a_cached_graph_holds_no_weights(counted: Counted) -> None:
     assert counted.folded == 2
     graphs = [data for data in stored if b"folding" in data]
     assert len(graphs) == 1 and len(graphs[0]) < 1 << 18
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("numerics", ["faithful", "fast"])
+def test_what_is_not_finite(dtype: torch.dtype, numerics: str, counted: Counted) -> None:
+    """NaN goes through packed layers and their activations as in eager; infinities through convolutions."""
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = nn.Conv2d(32, 32, 3, padding=1)
+            self.layers = nn.ModuleList(nn.Linear(256, 256) for _ in range(6))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+            image = torch.relu(self.convolution(x) + x)
+            functions = (torch.relu, nn.functional.gelu, nn.functional.silu, torch.sigmoid, torch.tanh)
+            tanh = nn.functional.gelu(self.layers[5](y), approximate="tanh")
+            return [image, tanh, *(f(layer(y)) for f, layer in zip(functions, self.layers))]
+
+    model = Layers().to(dtype).eval()
+    compiled = frozen(model, numerics=numerics)
+    x, y = torch.randn(2, 32, 32, 32).to(dtype).to(memory_format=torch.channels_last), torch.randn(16, 256).to(dtype)
+    x[0, 0, 3, 3], x[1, 1, 5, 5], y[0, 0] = torch.nan, torch.inf, torch.nan
+    with torch.no_grad():
+        got, want = compiled(x, y), model.forward(x, y)
+    tolerance = 1e-4 if dtype is torch.float32 else 4e-2
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
+    assert counted.folded == 1
