@@ -193,3 +193,34 @@ def test_nothing_is_measured_where_algorithms_are_to_be_deterministic(clock):
         assert gemms(EVEN) == 0 and len(clock.groups) == timed
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def followed(x, w):
+    return (x @ w.t()).sigmoid()
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "function", "count"),
+    [
+        (1, 4096, None, 1),
+        (2, 4096, None, 1),
+        (1, 512, None, 0),
+        (8, 4096, None, 0),
+        (16, 4096, followed, 1),
+        (17, 4096, followed, 0),
+        (16, 512, followed, 0),
+    ],
+)
+def test_few_rows_of_a_large_weight_take_no_library(rows, columns, function, count):
+    operands = (meta(rows, 4096), meta(columns, 4096))
+    # Where terms come in parts, what adds them up is a kernel for itself, named after what follows.
+    assert gemms(operands, function or (lambda x, w: x @ w.t())) == count
+
+
+def test_few_rows_of_float32_are_multiplied_exactly():
+    assert gemms((meta(1, 4096, dtype=torch.float32), meta(4096, 4096, dtype=torch.float32))) == 1
+    assert gemms((meta(8, 4096, dtype=torch.float32), meta(4096, 4096, dtype=torch.float32)), followed) == 0
+
+
+def test_a_weight_across_the_terms_stays_with_the_library():
+    assert gemms((meta(1, 4096), meta(4096, 4096)), lambda x, w: (x @ w).sigmoid()) == 0

@@ -133,6 +133,24 @@ def odd_columns(x: Any, w: Any) -> Any:
     return (x @ w.t()).relu()
 
 
+@program(large(1, 4096, dtype=torch.bfloat16), large(4096, 4096, dtype=torch.bfloat16), devices="cuda")
+def one_row(x: Any, w: Any) -> Any:
+    """A product that takes as long as its weight takes to be read, without units for matrices."""
+    return (x @ w.t()).relu()
+
+
+@program(large(8, 4096, dtype=torch.bfloat16), large(4096, 4096, dtype=torch.bfloat16), devices="cuda")
+def few_rows(x: Any, w: Any) -> Any:
+    """A product whose terms are summed in parts."""
+    return (x @ w.t()).relu()
+
+
+@program(large(1, 4096, dtype=torch.bfloat16), large(4096, 4096, dtype=torch.int8), devices="cuda")
+def weights_of_eight_bits(x: Any, w: Any) -> Any:
+    """A product that computes its weight."""
+    return x @ w.to(x.dtype).t()
+
+
 def _a_loop() -> Made:
     """A body that is called while a condition holds."""
     x, start = shape(6, 5), torch.tensor(0)

@@ -21,6 +21,7 @@ from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.graph import Graph
 from ..ir.kernel import Computed, Gemm, GemmTile, Window
+from ..ir.layout import Ref
 from ..schedule import Schedule
 from ..schedule.gemms import Candidate, form_gemms
 from ..schedule.products import Product
@@ -32,6 +33,15 @@ from .questions import UNKNOWN, Question, answers, anything_stored
 #: 2.11, 32 images of 224 x 224, three channels to 64, with batch norm and ReLU; the library's convolution and its pointwise kernel): 7 x 7 at every
 #: other point 106 for 253 us (bfloat16) and 129 for 270 us (TF32), 3 x 3 77 for 360 us and 263 for 425 us.
 _FEW_CHANNELS, _MOST_COLUMNS, _LEAST_POINTS = 4, 128, 1 << 17
+#: Up to so many rows a product with a weight of so many bytes and rows of such length takes as long as the weight takes to be read, and a kernel of ours is
+#: taken without measurement: alone for the fewest, else with what follows, which the library leaves to another kernel. Measured on an H200 (torch 2.11,
+#: bfloat16, SiLU behind it; us of the library and its pointwise kernel, ours): 4,096 x 4,096 of 1 row 19.1, 16.4, of 2 19.2, 16.0, of 8 20.0, 17.5, of 16
+#: 20.0, 17.6; 11,008 x 4,096 of 1 36.4, 32.0, of 16 35.6, 33.9; 4,096 x 11,008 of 1 37.4, 32.0, of 16 38.5, 35.1; 1,024 x 4,096 of 1 11.0, 9.4, of 16
+#: 11.2, 10.0; 32,000 x 4,096 of 1 78.4, 73.2, of 16 78.5, 74.9. Of 64 rows both take as long.
+_WITH_WHAT_FOLLOWS, _ALONE, _LARGE_WEIGHT, _LEAST_SIDE = 16, 2, 8 << 20, 1024
+#: Rows up to which kernels that compute an operand are taken without measurement, where the model says that they are far faster. Measured (int8 weights that
+#: are converted, as above): 4,096 x 4,096 of 1 row 28.5, 11.6, of 16 28.5, 13.4, of 64 27.9, 19.9; 11,008 x 4,096 of 64 67.2, 43.8.
+_COMPUTED_ROWS = 64
 #: Tiles that are measured, the best by the model.
 _MEASURED = 5
 
@@ -81,7 +91,7 @@ class ChooseGemm:
         asks = not product.is_open and (self._looks_up or self.may_measure(product.left.device))
         if self.config.gemm == "generated" or asks:
             return True
-        return _is_far_faster(product)
+        return _is_far_faster(product) or _waits_for_weights(product)
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
         """The tile of a candidate that is considered, None for the library."""
@@ -95,7 +105,7 @@ class ChooseGemm:
         found: Any = UNKNOWN if candidate.product.is_open else self.answer([question])[0]
         if found is None or (found is not UNKNOWN and is_possible(found, candidate.product)):
             return found
-        return _tiles(candidate.product, certain=True)[0] if _is_far_faster(candidate.product) else None
+        return _certain(candidate)
 
     def question(self, candidate: Candidate) -> Question | None:
         """Who computes a candidate that is considered; None where Triton cannot express it."""
@@ -148,6 +158,28 @@ class _Collect:
         return None
 
 
+def _certain(candidate: Candidate) -> GemmTile | None:
+    """The tile that is taken without measurement, None for the library."""
+    product = candidate.product
+    if _is_far_faster(product):
+        return _tiles(product, certain=True)[0]
+    rows = product.sizes[1]
+    if not _waits_for_weights(product) or (rows > _ALONE and candidate.epilogue is None):
+        return None
+    return tiles.candidates(problem_of(product), device_facts(product.left.device), exact=rows <= _ALONE)[0]
+
+
+def _waits_for_weights(product: Product) -> bool:
+    """Whether rows are so few, and the weight so large, that reading the weight is all that takes time; its rows run along the terms."""
+    if product.is_convolution or product.is_open or not isinstance(product.right, Ref):
+        return False
+    batch, m, n, k = product.sizes
+    rows = _ALONE if product.right.dtype.itemsize > 2 else _WITH_WHAT_FOLLOWS
+    large = n * k * product.right.dtype.itemsize >= _LARGE_WEIGHT and min(n, k) >= _LEAST_SIDE
+    along = int(product.right.strides[1]) == 1
+    return batch == 1 and m <= rows and large and along and problem_of(product).is_aligned
+
+
 def _is_far_faster(product: Product) -> bool:
     """Whether the model expects a kernel of our own to be so much faster that it need not be measured."""
     if product.is_convolution:
@@ -173,8 +205,9 @@ def _is_possible(product: Product, config: Config) -> bool:
 
 
 def _tiles(product: Product, *, certain: bool = False) -> list[GemmTile]:
-    """The tiles that a product may be computed in, best first. ``certain``: of kernels that compute an operand only those whose time is that of memory."""
-    exact = _is_exact(product) or (certain and isinstance(product.right, Computed))
+    """The tiles that a product may be computed in, best first. ``certain``: of kernels of many rows none that compute an operand."""
+    many = product.sizes[1] > _COMPUTED_ROWS
+    exact = _is_exact(product) or (certain and many and isinstance(product.right, Computed))
     return tiles.candidates(problem_of(product), device_facts(product.left.device), exact=exact)
 
 

@@ -131,4 +131,5 @@ def test_without_measurement_where_memory_decides():
         return [k.entry for k in compile_graph(traced_on_cuda(scaled_weights, *inputs), inputs).kernels]
 
     assert len(kernels(1)) == 1 and "gemm" in kernels(1)[0]
-    assert not any("gemm" in name for name in kernels(64))
+    assert "gemm" in kernels(64)[0]
+    assert not any("gemm" in name for name in kernels(65))
