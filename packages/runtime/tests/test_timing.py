@@ -44,10 +44,20 @@ def test_what_is_written_to_is_the_same_for_each_program():
 
 
 def test_results_that_are_not_numbers_are_not_compared():
-    nan = torch.tensor([float("nan"), 1.0])
-    assert timing._agree((nan,), (nan,)) and timing._agree((nan,), (torch.tensor([float("inf"), 1.0]),))
-    assert not timing._agree((nan,), (torch.ones(2),)) and not timing._agree((torch.ones(3),), (torch.ones(2),))
+    """The numbers beside them are."""
+    nan, numbers = torch.tensor([float("nan"), 1.0]), torch.tensor([2.0, 1.0])
+    assert timing._agree((nan,), (nan,)) and timing._agree((numbers,), (nan,))
+    assert timing._agree((nan,), (torch.tensor([float("inf"), 1.0]),))
+    assert not timing._agree((torch.tensor([float("nan"), 2.0]),), (nan,))
+    assert not timing._agree((nan,), (numbers,)) and not timing._agree((torch.ones(3),), (numbers,))
     assert timing._agree((3, None), (4, None)) and timing._agree((torch.tensor(1),), (torch.tensor(2),))
+
+
+def test_vectors_are_positive():
+    """A variance that is negative would make every result of a normalisation no number."""
+    vector = artifact(sizes=(1000,), strides=(1,)).program.inputs[0]
+    assert bool((timing._example(vector, {}, {}, 0) >= 0).all())
+    assert bool((timing._example(artifact(sizes=(10, 100), strides=(100, 1)).program.inputs[0], {}, {}, 0) < 0).any())
 
 
 @pytest.mark.parametrize(

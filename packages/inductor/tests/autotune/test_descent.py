@@ -67,6 +67,11 @@ def test_the_budget_ends_it():
     assert len(asked) == 3
 
 
+def test_what_takes_longest_comes_first():
+    _, asked = run([Bowl(16), Bowl(64), Bowl(32)], [8, 8, 8], budget(programs=3))
+    assert [bottom for bottom, _ in asked[0]] == [64, 32]
+
+
 def test_nothing_to_begin_with():
     timed = [{8: None}]
     descend([Bowl(64)], timed, lambda questions: [], budget(), 0.98)

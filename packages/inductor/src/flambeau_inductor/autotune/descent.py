@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from attrs import define, field
 
 #: Programs that may be made, seconds after which no further round begins, and rounds. A kernel is compiled in about a second on one core.
-MOST_PROGRAMS, MOST_SECONDS, MOST_ROUNDS = 128, 4.0, 4
+MOST_PROGRAMS, MOST_SECONDS, MOST_ROUNDS = 48, 4.0, 4
 
 Times = dict[Any, float | None]
 
@@ -66,7 +66,9 @@ def descend(
     while best and budget.is_left:
         budget.rounds -= 1
         asked: list[tuple[int, Sequence[Any]]] = []
-        for number, way in best.items():
+        # What takes longest comes first, while there is room.
+        for number in sorted(best, key=lambda number: -(timed[number][best[number]] or 0.0)):
+            way = best[number]
             fresh = [other for other in questions[number].neighbours(way) if other not in timed[number]]
             taken = budget.take(fresh)
             if taken:

@@ -23,7 +23,7 @@ from ..ir.kernel import KernelBody
 from ..schedule import Schedule, Step
 from ..schedule.steps import step_writes
 from .choice import may_look_up, may_measure
-from .measure import program_of, with_own_memory
+from .measure import program_of
 from .questions import UNKNOWN, Question, answers
 
 
@@ -89,8 +89,8 @@ class ChooseLaunches:
 
 
 def _form(body: KernelBody) -> KernelBody:
-    """What equal kernels have in common: nothing of where they come from, and memory of their own for each buffer."""
-    renamed, _ = canonical(with_own_memory(body))
+    """What equal kernels have in common: nothing of where they come from. Which buffers share memory stays: it decides what may be tried."""
+    renamed, _ = canonical(body)
     return evolve(renamed, name="measured", origins=(), stacks=())
 
 
