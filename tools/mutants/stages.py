@@ -154,7 +154,7 @@ STAGES = (
     ),
     Stage(
         "expressions", _below(_INDUCTOR, "expr/division.py", "expr/node.py", "expr/ranges.py", "expr/truth.py", "expr/rewrite.py",
-                              "ir/scalar.py", "ir/verify.py", "ir/folding.py", "ops/table.py", "ops/costs.py", "ops/dtypes.py"), 18,
+                              "ir/scalar.py", "ir/verify.py", "ir/verify_gemm.py", "ir/folding.py", "ops/table.py", "ops/costs.py", "ops/dtypes.py"), 18,
         (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule", f"{_I}/lowering"),
     ),
     Stage(

@@ -41,8 +41,10 @@ from .codegen.triton import UnsupportedKernel
 from .config import Config
 from .context import CompileContext
 from .ir.graph import Graph
+from .ir.kernel import Gemm
 from .ir.text import graph_text
 from .ir.verify import verify
+from .ir.verify_gemm import verify_gemm
 from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.fold_constants import fold
@@ -210,6 +212,10 @@ def _finish(
     with context.stage("products") as stage:
         choose = ChooseGemm(config, way.products)
         plans = [form_gemms(plan, part, choose, names) for part, plan in zip(parts, plans, strict=True)]
+        if config.verify:
+            for step in chain.from_iterable(plan.steps for plan in plans):
+                if isinstance(step, Gemm):
+                    verify_gemm(step)
         stage.show(partial(_plans_text, plans))
     with context.stage("memory") as stage:
         if config.inplace_buffers:

@@ -1,0 +1,58 @@
+"""The validator of products, run on a schedule where ``verify`` is set.
+
+In: a ``Gemm``. Out: nothing, or ``VerifyError`` naming the broken rule with the product.
+
+Rules: operands are of one floating type and their sizes fit; the kernel over points goes over the rows of all batches and the columns, and does nothing but
+store what it makes of the sum at each point; a window's points are those that its image, taps, stride, padding and dilation give.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import VerifyError
+from .kernel import SUM, Gemm, Store, Window
+from .scalar import walk
+from .text import gemm_text
+
+
+def verify_gemm(gemm: Gemm) -> None:
+    """Check one product; raises VerifyError."""
+    for broken in (_operands(gemm), _points(gemm), _window(gemm.left) if isinstance(gemm.left, Window) else ""):
+        if broken:
+            error = VerifyError(broken)
+            error.add_context(f"checking\n{gemm_text(gemm)}")
+            raise error
+
+
+def _operands(gemm: Gemm) -> str:
+    left, right = gemm.left, gemm.right
+    if left.dtype is not right.dtype or not left.dtype.is_floating_point:
+        return f"a product of {left.dtype} and {right.dtype}"
+    (batch, _, k), (others, terms, _) = left.sizes, right.sizes
+    return "" if (batch, k) == (others, terms) else f"operands of sizes {left.sizes} and {right.sizes}"
+
+
+def _points(gemm: Gemm) -> str:
+    body = gemm.body
+    batch, rows, _ = gemm.left.sizes
+    if body.inner or [axis.size for axis in body.outer] != [batch * rows, gemm.right.sizes[2]]:
+        return "its kernel goes over other points than those of the result"
+    for statement in body.statements:
+        if not isinstance(statement, Store) or statement.mode != "set" or statement.level != "outer":
+            return "its kernel does more than to store what it computes at each point"
+        read = [node for node in walk(statement.value) if node.kind == "reduced"]
+        if any(node.args[0] != SUM or node.dtype is not torch.float32 for node in read):
+            return f"its kernel reads {read}, which nobody computes"
+    return ""
+
+
+def _window(window: Window) -> str:
+    if window.groups < 1 or int(window.image.sizes[1]) % window.groups:
+        return f"{window.image.sizes[1]} channels in {window.groups} groups"
+    for dim, size in enumerate(window.image.sizes[2:]):
+        span = (window.taps[dim] - 1) * window.dilation[dim] + 1
+        points = (int(size) + 2 * window.padding[dim] - span) // window.stride[dim] + 1
+        if points != window.points[dim]:
+            return f"{window.points[dim]} points, where the image has {points}"
+    return ""
