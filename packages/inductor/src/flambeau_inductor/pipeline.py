@@ -61,6 +61,7 @@ from .schedule import Schedule, schedule
 from .schedule.combine import combine
 from .schedule.gemms import form_gemms
 from .schedule.split import split_reductions
+from .schedule.steps import check_order
 from .schedule.text import launches_text, schedule_text
 
 
@@ -224,6 +225,8 @@ def _finish(
     with context.stage("combining") as stage:
         if config.fuse:
             plans = [combine(plan, config) for plan in plans]
+        for plan in plans:
+            check_order(plan.steps)
         stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
     with context.stage("launches") as stage:
         plans = ChooseLaunches(config, way.launches).apply(plans)

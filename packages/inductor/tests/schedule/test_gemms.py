@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 from attrs import evolve
 from tracing import lowered, traced
 
+from flambeau_inductor.errors import VerifyError
 from flambeau_inductor.ir.kernel import Gemm, GemmTile, KernelBody
 from flambeau_inductor.ir.loops import Extern
 from flambeau_inductor.ir.scalar import load, transform
 from flambeau_inductor.ir.text import gemm_text
 from flambeau_inductor.schedule import Schedule, schedule
 from flambeau_inductor.schedule.gemms import form_gemms, read_product
-from flambeau_inductor.schedule.steps import step_reads, step_writes
+from flambeau_inductor.schedule.steps import check_order, step_reads, step_writes
 
 TILE = GemmTile(64, 64, 32, 4, 3)
 
@@ -130,3 +133,37 @@ def test_scales_and_what_is_added():
     graph = lowered(traced(lambda x, w, b: torch.addmm(b, x, w, beta=2.0, alpha=0.5), r(8, 16), r(16, 24), r(24)))
     product = read_product(schedule(graph).steps[0])
     assert product is not None and (product.alpha, product.beta) == (0.5, 2.0) and product.bias is not None
+
+
+def test_an_epilogue_that_reads_another_product_comes_after_it():
+    """Both branches of a residual block: the sum of two products is the epilogue of one of them."""
+    steps = formed(lambda x, w, v: ((x @ w) + (x @ v)).relu(), r(8, 16), r(16, 24), r(16, 24))
+    assert kinds(steps) == [Gemm, Gemm]
+    check_order(steps)
+
+
+#: A seed that draws none.
+NO_PRODUCT = 33
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_steps_come_after_what_they_read(seed):
+    """Products of products, sums and activations in any order, some of them results."""
+    draw = random.Random(seed)
+
+    def function(*values):
+        values = list(values)
+        for _ in range(9):
+            one, other = draw.choice(values), draw.choice(values)
+            values.append(draw.choice((torch.mm, torch.mm, torch.add, torch.mul, lambda a, b: a.relu()))(one, other))
+        return tuple(draw.sample(values[3:], 3)) + (values[-1],)
+
+    steps = formed(function, *(r(8, 8) for _ in range(3)))
+    assert seed == NO_PRODUCT or any(isinstance(step, Gemm) for step in steps)
+    check_order(steps)
+
+
+def test_an_order_that_is_broken_is_an_error_of_ours():
+    steps = formed(lambda x, w, v: (x @ w).relu() @ v, r(8, 16), r(16, 24), r(24, 8))
+    with pytest.raises(VerifyError, match="step 0 reads .*, which step 1 fills"):
+        check_order(steps[::-1])

@@ -84,6 +84,8 @@ class _Former:
     readers: dict[str, list[int]] = field(factory=dict)
     #: Where each buffer is filled.
     filled: dict[str, int] = field(factory=dict)
+    #: Where kernels are computed now that became epilogues, by where they were.
+    moved: dict[int, int] = field(factory=dict)
     #: Where numbers are read that are known at run time only.
     defined: dict[Expr | str, int] = field(factory=dict)
 
@@ -132,15 +134,19 @@ class _Former:
         tile = self.choose.tile(candidate)
         if tile is None:
             return
+        place = self.steps[position].index(product.call)
         self.steps[position].remove(product.call)
         if made is not None:
             for maker in candidate.makers:
                 self.steps[made].remove(maker)
         if candidate.epilogue is not None:
             self.steps[user].remove(candidate.epilogue)
+            self.moved[user] = at
         steps, buffers = candidate.steps(tile, self.graph, self.names)
         self.buffers |= buffers
-        self.steps[at] += steps
+        # Alone it is where the call was: what has come to this position since may read it. What follows it may read what has come.
+        place = place if candidate.epilogue is None else len(self.steps[at])
+        self.steps[at][place:place] = steps
         for step in steps:
             self.filled |= dict.fromkeys(step_writes(step), at)
 
@@ -160,7 +166,7 @@ class _Former:
             needed += [self.defined.get(scalar, -1) for scalar in epilogue.scalars]
             at = max([position, *needed])
             others = [other for other in users if other != user]
-            if any(other <= at for other in others) or self._is_overwritten(product, first, at):
+            if any(self.moved.get(other, other) <= at for other in others) or self._is_overwritten(product, first, at):
                 continue
             body = _with_epilogue(product, epilogue, buffers, leaves or bool(others))
             if body is not None:

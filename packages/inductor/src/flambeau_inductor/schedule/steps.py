@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
+from ..errors import VerifyError
 from ..expr import Expr
 from ..ir.kernel import Combined, Gemm, KernelBody, Store
 from ..ir.loops import Assert, Extern, ReadItem, Template, refs, written
@@ -37,6 +39,18 @@ def step_writes(step: Step) -> set[str]:
     if isinstance(step, Gemm):
         return set(step.writes)
     return {out.name for out in written(step)} if isinstance(step, Extern | Template) else set()
+
+
+def check_order(steps: Sequence[Step]) -> None:
+    """Raises VerifyError where a step reads what only later ones fill: an order that a transformation broke."""
+    first: dict[str, int] = {}
+    for position, step in enumerate(steps):
+        for name in step_writes(step):
+            first.setdefault(name, position)
+    for position, step in enumerate(steps):
+        early = [name for name in sorted(step_reads(step)) if first.get(name, -1) > position]
+        if early:
+            raise VerifyError(f"step {position} reads {', '.join(early)}, which step {first[early[0]]} fills")
 
 
 def step_defines(step: Step) -> tuple[Expr | str, ...]:
