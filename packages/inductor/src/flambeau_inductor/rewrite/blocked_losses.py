@@ -7,7 +7,7 @@ backward computes the gradient of one block of scores at a time, and with it a p
 ``x``'s, which is added up in float32. The gradient of all scores never is in memory, nor are all scores where no gradient is asked for.
 
 Scores of a block are a product like others: the cut of autograd saves them, or with a memory budget below 1 has the backward compute as many again as it
-takes. Why the blocks are of classes and not of rows is decision record 17.
+takes. Why the blocks are of classes and not of rows is decision record 18.
 """
 
 from __future__ import annotations
@@ -327,9 +327,7 @@ class _Blocked:
                 wide = compute_dtype(scores.meta["val"].dtype)
                 own = make.as_type(pieces.of(scores), wide)
                 peak = make.call(aten.amax.default, own, [-1], True)
-                # A row of a block may have nothing but -inf.
-                base = make.call(aten.where.ScalarSelf, make.call(aten.eq.Scalar, peak, -torch.inf), 0, peak)
-                powers = make.call(aten.exp.default, make.call(aten.sub.Tensor, own, base))
+                powers = make.call(aten.exp.default, make.call(aten.sub.Tensor, own, peak))
                 found.peaks.append(peak)
                 found.totals.append(make.call(aten.sum.dim_IntList, powers, [-1], True))
             for node, classes in picks:
@@ -485,6 +483,8 @@ def _combined(make: Maker, found: _Sums) -> Statistics:
         peak = make.call(aten.maximum.default, peak, other)
     total: fx.Node | None = None
     for own, part in zip(found.peaks, found.totals, strict=True):
+        # A row of a block may have nothing but -inf, which counts for nothing in the row.
+        part = make.call(aten.where.ScalarSelf, make.call(aten.eq.Scalar, own, -torch.inf), 0, part)
         faded = make.call(aten.mul.Tensor, part, make.call(aten.exp.default, make.call(aten.sub.Tensor, own, peak)))
         total = faded if total is None else make.call(aten.add.Tensor, total, faded)
     assert total is not None
