@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import math
 import os
 import statistics
 import threading
@@ -24,6 +25,7 @@ from .artifact import Artifact, ConstantSpec, InputSpec
 from .artifact import Scalar as Register
 from .cache import Store, default_store
 from .executor import load
+from .log import logger
 from .triton_kernels import Cubin, kernel_requests, submit_stored
 from .workers import Answer, Pool, Request, WorkerFailed
 
@@ -34,7 +36,7 @@ _FLUSHED = 256 << 20
 #: How long one group of programs may take. The first one waits for the process to import torch and to find its device.
 PATIENCE_SECONDS = 120.0
 #: By how much two ways to compute the same may differ, relative to the result's size: several roundings of bfloat16.
-_ROUNDING = 0.1
+_ROUNDING = 0.05
 #: How long the process waits for more programs.
 LINGER_SECONDS = 30.0
 #: Random numbers that are made at a time.
@@ -72,10 +74,21 @@ def time_groups(
     for number, group in enumerate(groups):
         made = [all(cubin.exception() is None for cubin in waiting) for waiting in cubins[number]]
         times = iter(_survived([artifact for artifact, whole in zip(group, made, strict=True) if whole], device))
-        found.append([next(times) if whole else None for whole in made])
+        found.append([_known(next(times), artifact) if whole else None for whole, artifact in zip(made, group)])
         if done is not None:
             done(number)
     return found
+
+
+def _known(taken: float | None, artifact: Artifact) -> float | None:
+    """What a program takes, if it computes what it should."""
+    if taken is None or not math.isnan(taken):
+        return taken
+    kernels = [kernel.entry for kernel in artifact.kernels]
+    logger.warning(
+        "candidate_differs", artifact="autotuning", kernels=kernels, facts=[k.meta for k in artifact.kernels][:1]
+    )
+    return None
 
 
 def _submitted(artifact: Artifact, device: torch.device, store: Store) -> list[Future[Cubin]]:
@@ -170,23 +183,24 @@ def _process() -> _Process:
 
 
 def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: int = ROUNDS) -> list[float | None]:
-    """Seconds of a call of each artifact on ``device``, in this process; what their operands have in common is one tensor. None for one that does not compute what
-    the first one does."""
+    """Seconds of a call of each artifact on ``device``, in this process; what their operands have in common is one tensor. NaN for one that does not compute
+    what the first one does, None for one that raises."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     operands: dict[Any, torch.Tensor] = {}
     calls: list[Callable[[], Any] | None] = []
+    taken: list[list[float]] = [[] for _ in artifacts]
     expected: tuple[Any, ...] | None = None
-    for artifact in artifacts:
+    for number, artifact in enumerate(artifacts):
         prepared = _prepared(artifact, operands)
         if prepared is not None and expected is None:
             expected = prepared.results
         elif prepared is not None and expected is not None and not _agree(prepared.results, expected):
+            taken[number].append(math.nan)
             prepared = None
         calls.append(None if prepared is None else prepared.call)
     del expected
     clock = _GpuClock(device) if device.type == "cuda" else _Clock()
-    taken: list[list[float]] = [[] for _ in artifacts]
     for _ in range(rounds):
         for number, call in enumerate(calls):
             if call is not None:
