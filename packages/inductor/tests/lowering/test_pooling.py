@@ -187,6 +187,20 @@ def test_avg_pool_backward(check, pool, counted, last):
     check(lambda g, x: aten.avg_pool2d_backward(g, x, *arguments, 5), grad, x, modes=("fake",))
 
 
+def test_what_is_pooled_is_not_stored_for_its_sizes(check):
+    """The gradient of a maximum reads nothing else of it: a batch norm that is computed again stays in the kernel of the ReLU's gradient."""
+    x, *rows = torch.randn(2, 4, 9, 9), *(torch.rand(4, 1, 1) + 0.5 for _ in range(4))
+    value, index = aten.max_pool2d_with_indices(x, 3, 2, 1)
+
+    def function(g, i, x, mean, scale, weight, bias):
+        y = F.relu((x - mean) * scale * weight + bias)
+        back = aten.max_pool2d_with_indices_backward(g, y, [3, 3], [2, 2], [1, 1], [1, 1], False, i)
+        return aten.threshold_backward(back, y, 0)
+
+    found = check(function, torch.randn_like(value), index, x, *rows, modes=("fake",))
+    assert len(found.graph.operations) == 2
+
+
 def test_avg_pool_3d_backward(check):
     """Three dimensions."""
     x = torch.randn(2, 3, 5, 6, 7)

@@ -340,7 +340,7 @@ def _to_largest(
     return _gathered(g, grad, spans, a.dtype, part)
 
 
-@lowers("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+@lowers("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", sizes_of=1)
 def max_pool_backward(
     g: Builder,
     grad: TensorValue,
@@ -356,7 +356,7 @@ def max_pool_backward(
     return _to_largest(g, grad, a, spans, indices)
 
 
-@lowers("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")
+@lowers("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", sizes_of=1)
 def adaptive_max_pool_backward(g: Builder, grad: TensorValue, a: TensorValue, indices: TensorValue) -> TensorValue:
     n = _dimensions(g)
     spans = [shares(*pair) for pair in zip(_spatial(a, n), grad.sizes[-n:], strict=True)]
@@ -376,7 +376,7 @@ def _to_all(
     return _gathered(g, grad, spans, a.dtype, part)
 
 
-@lowers("avg_pool2d_backward", "avg_pool3d_backward")
+@lowers("avg_pool2d_backward", "avg_pool3d_backward", sizes_of=1)
 def avg_pool_backward(
     g: Builder,
     grad: TensorValue,
@@ -392,7 +392,7 @@ def avg_pool_backward(
     return _to_all(g, grad, a, spans, _divisors(spans, count_include_pad, divisor_override))
 
 
-@lowers("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
+@lowers("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", sizes_of=1)
 def adaptive_avg_pool_backward(g: Builder, grad: TensorValue, a: TensorValue) -> TensorValue:
     n = _dimensions(g)
     spans = [shares(*pair) for pair in zip(_spatial(a, n), grad.sizes[-n:], strict=True)]

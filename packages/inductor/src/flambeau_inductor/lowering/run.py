@@ -345,7 +345,7 @@ class _Lowering:
     def _should_store(self, node: fx.Node, result: TensorValue) -> bool:
         if result.ref is not None:
             return False
-        users = len(node.users)
+        users = sum(not _reads_sizes(user, node) for user in node.users)
         config = self.context.config
         if users <= 1:
             # One reader may still evaluate it many times (a reduction over a broadcast, a window): only bound the size.
@@ -441,6 +441,14 @@ class _Lowering:
 
     def _input_layout(self, target: fx.Node) -> Layout:
         return self.builder.buffers[target.name].layout
+
+
+def _reads_sizes(user: fx.Node, node: fx.Node) -> bool:
+    """Whether a rule reads nothing but the sizes of ``node``."""
+    target = user.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return [n for n, argument in enumerate(user.args) if argument is node] == [aten_op(target).sizes_of]
 
 
 def _joins_arrays(value: TensorValue) -> bool:

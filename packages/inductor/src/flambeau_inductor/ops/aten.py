@@ -61,7 +61,8 @@ class AtenOp:
 
     ``rule``: of lowering, where the treatment is that. ``adapt``: what is done to torch's formula before it is used. ``scan``: the kind of the loop
     IR's scan that combines elements by this op. ``workspace``: the result in which its kernel keeps a workspace for the gradient, where
-    grad mode is on. The last three fields come from schema and tags: ``draws``, it takes numbers from a generator; ``effect``, a call whose
+    grad mode is on. ``sizes_of``: the place of an argument of which its rule reads the sizes alone. The last three
+    fields come from schema and tags: ``draws``, it takes numbers from a generator; ``effect``, a call whose
     results nobody reads could still be missed; ``aliases``, the schema says that a result shares memory with an argument.
     """
 
@@ -71,6 +72,7 @@ class AtenOp:
     adapt: Callable[[Formula], Formula] | None = field(default=None, repr=False)
     scan: str = ""
     workspace: int | None = None
+    sizes_of: int | None = None
     traits: Trait = Trait.NONE
     draws: bool = False
     effect: bool = False
@@ -84,6 +86,8 @@ class AtenOp:
             if self.adapt is not None and self.treatment is not Treatment.DECOMPOSED
             else "a scan without a rule"
             if self.scan and self.rule is None
+            else "an argument that no rule reads"
+            if self.sizes_of is not None and self.rule is None
             else "a workspace, and no kernel of its own"
             if self.workspace is not None and self.treatment is not Treatment.LIBRARY
             else "a trait of what is never called"
