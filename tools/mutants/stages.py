@@ -120,7 +120,7 @@ STAGES = (
     ),
     Stage(
         "sizes", _below(_CAPTURE, "graph/assumptions.py", "graph/resizing.py", "graph/foreign.py", "graph/open_numbers.py",
-                             "graph/shapes.py", "graph/builder.py", "graph/dynamics.py", "interp/stack.py"), 10,
+                             "graph/shapes.py", "graph/builder.py", "graph/module_paths.py", "graph/dynamics.py", "interp/stack.py"), 10,
         (f"{_C}/graph", "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/dynamic/test_open_sizes.py"),
     ),
     Stage(
@@ -213,7 +213,7 @@ STAGES = (
     ),
     Stage(
         "saved", _below(_AUTOGRAD, "partition/exposed.py", "partition/simple.py", "partition/sizes.py", "partition/writes.py",
-                        "functional/opaque.py", "functional/random.py", "functional/values.py", "decompose/*.py", "backend.py"), 12,
+                        "functional/opaque.py", "functional/origins.py", "functional/random.py", "functional/values.py", "decompose/*.py", "backend.py"), 12,
         (_A, *_DERIVED, "tests/training/test_saved_memory.py"),
     ),
     Stage(

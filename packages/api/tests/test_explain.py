@@ -115,3 +115,18 @@ def test_where_the_host_waits_is_told() -> None:
     assert f"the host waits for the GPU, forward: {wait}" in str(Explanation((), (), (record,), (), {}, None))
     decided = (GraphDecision("plain", wait, "forward"),)
     assert "waits for the GPU" not in str(Explanation((), (), (record,), (), {}, None, cuda_graphs=decided))
+
+
+def test_kernels_tell_the_modules_that_they_compute() -> None:
+    """Those of the backward, too: by their paths in the model."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Softplus(), nn.Linear(8, 8), nn.Tanh())
+    found = flambeau.explain(model)(torch.ones(3, 8, requires_grad=True))
+    kernels = [kernel for program in found.programs if program.artifact for kernel in program.artifact.kernels]
+    assert len(kernels) >= 4
+    paths = [set(kernel.meta["modules"]) for kernel in kernels]
+    known = {name for name, _ in model.named_modules()}
+    assert all(path and path <= known for path in paths)
+    assert {"1"} in paths and {"3", "2"} in paths, (
+        "the softplus alone; the gradient of tanh with that of the bias below"
+    )
+    assert "in 3, 2" in str([program.artifact.text() for program in found.programs if program.artifact])

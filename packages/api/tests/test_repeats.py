@@ -434,3 +434,12 @@ def test_another_process_reads_it_back() -> None:
         explanation = flambeau.explain(copy.deepcopy(model))(x)
         torch.testing.assert_close(explanation.result, model(x))
     assert all(program.cached for program in explanation.programs) and len(explanation.repeats) == 1
+
+
+def test_paths_in_a_body_have_a_star_where_its_calls_differ() -> None:
+    """The body is that of all layers; what is outside keeps its own paths."""
+    outlined = outline(captured(stack(4), leaf()), 3)
+    assert outlined is not None
+    (body,) = (module for name, module in outlined.graph.named_children() if isinstance(module, fx.GraphModule))
+    paths = {node.meta.get("module") for node in body.graph.nodes if node.op.startswith("call")}
+    assert {"layers.*", "layers.*.norm", "layers.*.up", "layers.*.down"} <= paths

@@ -95,7 +95,7 @@ def _alike(
 
 
 def _call_of(
-    order: dict[fx.Node, int], every: Sequence[fx.Node], members: Sequence[fx.Node], mark: tuple[int, str, bool]
+    order: dict[fx.Node, int], every: Sequence[fx.Node], members: Sequence[fx.Node], mark: tuple[int, str, bool, str]
 ) -> _Call | None:
     """The call that made these nodes; None where it is not to be that of a body."""
     inside: dict[fx.Node, int] = {}
@@ -174,7 +174,7 @@ def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.Gr
     for number, calls in enumerate(groups):
         name = f"repeated_{number}"
         masks[name] = _masks_of(order, gone, calls)
-        root.add_module(name, _body(calls[0], masks[name]))
+        root.add_module(name, _body(calls, masks[name]))
         ends.update((call.inside[-1], (name, call)) for call in calls)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -248,8 +248,8 @@ def _changes_nothing(node: fx.Node) -> bool:
     return node.op != "call_function" or node.meta.get("val") is not None
 
 
-def _body(call: _Call, masks: _Masks) -> fx.GraphModule:
-    graph = fx.Graph()
+def _body(calls: Sequence[_Call], masks: _Masks) -> fx.GraphModule:
+    call, graph = calls[0], fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for place, operand in enumerate(masks.operands(call)):
         made = graph.placeholder(f"operand_{place}")
@@ -257,6 +257,17 @@ def _body(call: _Call, masks: _Masks) -> fx.GraphModule:
         copies.setdefault(operand, made)
     for node in (*masks.nodes, *call.inside):
         copies[node] = graph.node_copy(node, copies.__getitem__)
+    for alike in zip(*(each.inside for each in calls), strict=True):
+        if module := _path_of_all([node.meta.get("module", "") for node in alike]):
+            copies[alike[0]].meta["module"] = module
     output = graph.output(tuple(copies[result] for result in call.results))
     output.meta["val"] = tuple(result.meta["val"] for result in call.results)
     return fx.GraphModule(torch.nn.Module(), graph, "Body")
+
+
+def _path_of_all(paths: Sequence[str]) -> str:
+    """The paths of modules that are alike, with a star where they differ: `layers.*.attention`."""
+    parts = [path.split(".") for path in paths]
+    if len(set(map(len, parts))) != 1:
+        return ""
+    return ".".join(names[0] if len(set(names)) == 1 else "*" for names in zip(*parts, strict=True))

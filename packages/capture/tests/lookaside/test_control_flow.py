@@ -424,13 +424,13 @@ def test_nodes_tell_in_which_calls_they_were_made(nested):
 
     make_region(lambda x: outer(region(region(x))).cos(), keep, fullgraph=True)(matrix())
     made = [node.meta.get("calls", ()) for node in graphs[0].graph.nodes if node.op.startswith("call")]
-    assert [[(name, marked) for _, name, marked in calls] for calls in made] == [
+    assert [[(name, marked) for _, name, marked, _ in calls] for calls in made] == [
         *[[("nested_compile_region", True)], [("nested_compile_region", True), ("Linear", False)]] * 2,
         [("Sequential", False), ("Tanh", False)],
         [("Sequential", False), ("Linear", False)],
         [],
     ]
-    numbers = [number for calls in made for number, _, _ in calls]
+    numbers = [number for calls in made for number, _, _, _ in calls]
     assert made[0][0] == made[1][0] and made[2][0] == made[3][0] and made[4][0] == made[5][0]
     assert len({*numbers}) == 7
 

@@ -148,7 +148,7 @@ def test_results_of_several_parts():
     assert not applied(gm, partial).graph.find_nodes(op="call_function", target=getitem)
 
 
-@pytest.mark.parametrize("key", ["stack", "stack_trace", "calls"])
+@pytest.mark.parametrize("key", ["stack", "stack_trace", "module", "calls"])
 def test_provenance_is_carried_on(key):
     """From the root, else from the nearest matched call that knows; also into nodes that stand elsewhere."""
     deep = rule(
@@ -158,7 +158,7 @@ def test_provenance_is_carried_on(key):
     for owners, wanted in ((("exp", "cos"), "of exp"), (("cos",), "of cos"), ((), None)):
         gm = traced(lambda x: x.cos().exp() + 1, X)
         for node in gm.graph.nodes:
-            for name in ("stack", "stack_trace", "calls"):
+            for name in ("stack", "stack_trace", "module", "calls"):
                 node.meta.pop(name, None)
             if node.name in owners:
                 node.meta[key] = f"of {node.name}"

@@ -103,7 +103,7 @@ class Kernel:
     ``scalar_kinds`` is a string of ``i`` and ``f``, one a scalar: how the launch converts each operand (empty: an int
     or a bool is passed as int64, a float as the bits of a double). ``checks`` are the messages of the kernel's status
     codes: status ``k`` (k >= 1) raises ``IndexError(checks[k - 1])``. ``meta`` holds JSON-able facts: ``origins``
-    (names of graph nodes), ``stack`` (``[file, line, function]`` of the user), ``bytes``, ``num_warps``…
+    (names of graph nodes), ``stack`` (``[file, line, function]`` of the user), ``modules`` (paths of those that call them), ``bytes``, ``num_warps``…
     """
 
     name: str

@@ -170,7 +170,10 @@ def artifact_text(artifact: a.Contents) -> str:
         lines.append(f"library {library.name} ({library.language}, {state})")
     for kernel in artifact.kernels:
         origins = ", ".join(map(str, kernel.meta.get("origins", ())))
-        notes = [part for part in (origins, position_text(kernel.meta.get("stack"))) if part]
+        modules = ", ".join(map(str, kernel.meta.get("modules", ())))
+        notes = [
+            part for part in (origins, modules and f"in {modules}", position_text(kernel.meta.get("stack"))) if part
+        ]
         suffix = f"  # {'; '.join(notes)}" if notes else ""
         lines.append(f"kernel {kernel.name}: {kernel.buffers} buffers, {kernel.scalars} scalars{suffix}")
     return "\n".join([*lines, program_text(artifact.program, artifact.kernels)]) + "\n"

@@ -23,6 +23,7 @@ from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .mutations import Mutations
 from .opaque import record_opaque_write, tensors_in
 from .ops import Kind, indexes_nothing, kind_of, short_name
+from .origins import Origins
 from .overlap import lies_within
 from .predictions import corrected, is_plain
 from .refusals import refused
@@ -38,7 +39,7 @@ Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 class Recorder(TorchDispatchMode):
     """One graph under construction.
 
-    `table` maps overloads to decompositions. `stack`, `checkpoint` and `backward` are stamped on the nodes recorded
+    `table` maps overloads to decompositions. `origins`, `checkpoint` and `backward` are stamped on the nodes recorded
     while they are set. Raises `UnsupportedGraph` for calls that have no functional meaning.
     """
 
@@ -51,7 +52,7 @@ class Recorder(TorchDispatchMode):
         self.constants: dict[str, torch.Tensor | GraphModule] = {}
         #: Bodies of higher-order operators that were traced, for this graph and those inside it.
         self.bodies: dict[Any, Any] = {}
-        self.stack: Any = ()
+        self.origins = Origins()
         self.checkpoint: int | None = None
         self.backward = False
         #: Whether an input needs a gradient.
@@ -213,7 +214,10 @@ class Recorder(TorchDispatchMode):
     def _stamp(self, node: Node, val: Any) -> None:
         meta = node.meta
         meta["val"] = val
-        meta["stack"] = self.stack
+        origin = self.origins.of_gradient() if self.backward else self.origins.now
+        meta["stack"] = origin.stack
+        if origin.module:
+            meta["module"] = origin.module
         if self.backward:
             meta["backward"] = True
         elif self.checkpoint is not None:

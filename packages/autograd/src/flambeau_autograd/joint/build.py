@@ -19,6 +19,7 @@ from torch.fx import GraphModule, Node
 from ..analysis.signature import Analysis, analyse
 from ..config import Config
 from ..errors import UnsupportedGraph, WrappedGradient
+from ..functional.origins import UNKNOWN
 from ..functional.recorder import Recorder
 from ..functional.wrapped import recorder_of
 from ..wrappers.forms import is_wrapper
@@ -71,7 +72,8 @@ def trace_forward(
         replay = Replay(recorder, config)
         with nullcontext() if packed is None else packed_values(recorder, packed):
             outputs = replay.run(gm, [t.seen for t in traced])
-    recorder.stack, recorder.checkpoint = (), None
+    recorder.origins.enter(UNKNOWN)
+    recorder.checkpoint = None
     if not isinstance(outputs, (list, tuple)):
         raise UnsupportedGraph("the graph must return a tuple")
     return Forward(traced, analyse(recorder, traced, list(outputs)), replay.saved_by_lists, replay.told_absent)

@@ -18,6 +18,7 @@ from torch.fx.node import map_arg
 from ..config import Config
 from ..errors import UnsupportedGraph, UnsupportedMutation
 from ..functional.opaque import tensors_in
+from ..functional.origins import Origin
 from ..functional.recorder import Recorder
 from ..functional.values import Cell
 from .checks import record_checks
@@ -88,7 +89,7 @@ class Replay:
                 env[node] = self._attribute(gm, node)
                 continue
             meta = node.meta
-            recorder.stack = meta.get("stack") or meta.get("stack_trace") or ()
+            recorder.origins.enter(Origin(meta.get("stack") or meta.get("stack_trace") or (), meta.get("module", "")))
             recorder.checkpoint = meta.get("checkpoint", outer_checkpoint)
             args = map_arg(node.args, env.__getitem__)
             kwargs = map_arg(node.kwargs, env.__getitem__)
@@ -109,11 +110,13 @@ class Replay:
 
     def _called_back(self, gm: GraphModule, *inputs: Any) -> Any:
         """A graph that a function calls (a transform of `torch.func`, say): replayed by the same rules, whatever levels the function has opened."""
-        stack, checkpoint = self.recorder.stack, self.recorder.checkpoint
+        recorder = self.recorder
+        origin, checkpoint = recorder.origins.now, recorder.checkpoint
         try:
             return self.run(gm, list(inputs))
         finally:
-            self.recorder.stack, self.recorder.checkpoint = stack, checkpoint
+            recorder.origins.enter(origin)
+            recorder.checkpoint = checkpoint
 
     def _call(self, gm: GraphModule, node: Node, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
         target: Any = node.target

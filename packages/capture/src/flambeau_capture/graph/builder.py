@@ -31,6 +31,7 @@ from .dispatch import dispatcher
 from .fake_mode import new_fake_mode
 from .foreign import is_differentiated_through
 from .inner_tensors import is_fake, is_wrapper
+from .module_paths import module_path, module_step
 from .nodes import as_given, as_printed, first_line, is_data_dependent, is_pure_read, name_of
 from .quiet import Heard, hearing
 from .refusals import as_unread, is_total, refused, takes_numbers, writes_shared_elements
@@ -111,8 +112,10 @@ class GraphBuilder:
         #: What has to hold when the trace ends, of what a nested graph was made of and eager reads later.
         self.lasting: list[Callable[[], bool]] = []
         self.region: Region | None = None
-        #: The calls of modules and of nested compile regions that the program is in, the outermost first: number, name, whether it is a region.
-        self.calls: tuple[tuple[int, str, bool], ...] = ()
+        #: The calls of modules and of nested compile regions that the program is in, the outermost first: number, name, whether it is a region, and
+        #: where the module is (`module_step`).
+        self.calls: tuple[tuple[int, str, bool, str], ...] = ()
+        self._module: Source | None = None
         self._calls = 0
         self._checkpoints = 0
         self._names: set[str] = set()
@@ -332,6 +335,7 @@ class GraphBuilder:
         node.meta["stack"] = self._position()
         if self.calls:
             node.meta["calls"] = self.calls
+            node.meta["module"] = module_path(step for *_, step in self.calls)
         if self.region is not None and self.region.number is not None:
             node.meta["checkpoint"] = self.region.number
             if self.region.policy is not None:
@@ -352,14 +356,16 @@ class GraphBuilder:
             self.region = outer
 
     @contextmanager
-    def call_of(self, name: str, *, marked: bool = False) -> Iterator[None]:
-        """Nodes made inside are of one more call of what has this name; `marked`: as a region to compile once."""
-        outer = self.calls
-        self.calls = (*outer, (self.next_call(), name, marked))
+    def call_of(self, name: str, source: Source | None = None, *, marked: bool = False) -> Iterator[None]:
+        """Nodes made inside are of one more call of what has this name, a module at `source` where that is known; `marked`: as a region to compile
+        once."""
+        outer, module = self.calls, self._module
+        self.calls = (*outer, (self.next_call(), name, marked, module_step(source, module)))
+        self._module = source or module
         try:
             yield
         finally:
-            self.calls = outer
+            self.calls, self._module = outer, module
 
     def next_call(self) -> int:
         """A number for one more call of a module."""

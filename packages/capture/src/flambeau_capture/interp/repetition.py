@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..values.base import Tracer
     from .likeness import Likeness, Matching
 
-_OF_OPERATIONS = frozenset(("val", "stack", "calls"))
+_OF_OPERATIONS = frozenset(("val", "stack", "calls", "module"))
 """What is known of a node that is nothing but an operation."""
 
 
@@ -83,7 +83,7 @@ class Repetition:
         path = source if source is None else self._moved.path(source)
         return None if path is None or path is source else self._t.wrapper.wrap(self._real[path], path)
 
-    def _renumbered(self, call: tuple[int, str, bool]) -> tuple[int, str, bool]:
+    def _renumbered(self, call: tuple[int, str, bool, str]) -> tuple[int, str, bool, str]:
         number, *rest = call
         if number not in self._numbers:
             self._numbers[number] = self._t.graph.next_call()

@@ -90,7 +90,7 @@ def _call_itself(t: Tracer, module: ObjectValue, args: Args, kwargs: Kwargs, abo
         return t.caller.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
     forward = t.attributes.get_attribute(module, "forward")
     trace = partial(t.caller.call_through, (_CALLS_FORWARD, *above), forward, args[1:], kwargs)
-    with t.graph.call_of(class_name(module.python_type())):
+    with t.graph.call_of(class_name(module.python_type()), module.source):
         return t.repeated_calls.call(module, args[1:], kwargs, trace)
 
 

@@ -132,6 +132,7 @@ class _Lowering:
             outputs,
             self.builder.buffers,
             {name: text for name, text in stacks.items() if text},
+            {n.name: n.meta["module"] for n in nodes if n.meta.get("module")},
             bodies=self.bodies.graphs,
         )
 

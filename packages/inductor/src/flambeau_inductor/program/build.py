@@ -292,7 +292,7 @@ class _Builder:
         self.whole.kernels.append(
             Kernel(
                 kernel.name, library, kernel.name, len(buffers), len(scalars), kernel.dtypes, kernel.scalar_kinds, kernel.checks,
-                {**kernel.meta, "stack": _stack(body)},
+                {**kernel.meta, "stack": _stack(body), "modules": _modules(body, self.graph)},
             )
         )  # fmt: skip
         extent = self.registers.operand(kernel.extent)
@@ -489,3 +489,10 @@ def _traits(step: Extern) -> Trait:
 def _stack(body: LaunchStep) -> list[Any]:
     bodies = body.bodies if isinstance(body, Combined) else (body,)
     return list(dict.fromkeys(stack for part in bodies for stack in part.stacks))
+
+
+def _modules(body: LaunchStep, graph: Graph) -> list[str]:
+    """The paths of the modules whose operations a kernel computes."""
+    bodies = body.bodies if isinstance(body, Combined) else (body,)
+    found = (graph.modules.get(origin) for part in bodies for origin in part.origins)
+    return list(dict.fromkeys(filter(None, found)))

@@ -14,7 +14,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 #: What a node's ``meta`` says of where it comes from; nodes that take the place of others take it over.
-PROVENANCE = ("stack", "stack_trace", "calls")
+PROVENANCE = ("stack", "stack_trace", "module", "calls")
 
 
 def fake_mode_of(graph: fx.Graph) -> FakeTensorMode | None:
