@@ -85,7 +85,7 @@ def _known(taken: float | None, artifact: Artifact) -> float | None:
     if taken is None or not math.isnan(taken):
         return taken
     kernels = [kernel.entry for kernel in artifact.kernels]
-    logger.warning(
+    logger.info(
         "candidate_differs", artifact="autotuning", kernels=kernels, facts=[k.meta for k in artifact.kernels][:1]
     )
     return None
