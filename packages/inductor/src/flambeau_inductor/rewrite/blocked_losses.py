@@ -494,12 +494,13 @@ def _combined(make: Maker, found: _Sums) -> Statistics:
 def _added(make: Maker, before: Sequence[fx.Node], left: fx.Node, right: fx.Node, wide: torch.dtype) -> fx.Node:
     """``left @ right`` in the type that sums are kept in, added to what came before."""
     val = left.meta["val"]
-    target: Any = aten.addmm if before else aten.mm
-    if device_of(val.device).is_host or "dtype" not in target.overloads():
-        left, right = make.as_type(left, wide), make.as_type(right, wide)
-    if left.meta["val"].dtype is wide:
-        return make.call(target.default, *before, left, right)
-    return make.call(target.dtype, *before, left, right, wide)
+    if left.meta["val"].dtype is not wide and not device_of(val.device).is_host and "dtype" in aten.mm.overloads():
+        # Not `addmm.dtype`: in some versions of torch what is added has to have the operands' type.
+        product = make.call(aten.mm.dtype, left, right, wide)
+        return make.call(aten.add.Tensor, *before, product) if before else product
+    left, right = make.as_type(left, wide), make.as_type(right, wide)
+    target: Any = aten.addmm.default if before else aten.mm.default
+    return make.call(target, *before, left, right)
 
 
 def _joined(make: Maker, end: fx.Node, parts: Sequence[fx.Node], region: _Region) -> fx.Node:
