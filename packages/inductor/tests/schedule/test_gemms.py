@@ -167,3 +167,19 @@ def test_an_order_that_is_broken_is_an_error_of_ours():
     steps = formed(lambda x, w, v: (x @ w).relu() @ v, r(8, 16), r(16, 24), r(24, 8))
     with pytest.raises(VerifyError, match="step 0 reads .*, which step 1 fills"):
         check_order(steps[::-1])
+
+
+@pytest.mark.parametrize("overwritten", [False, True])
+def test_an_operand_is_computed_only_from_what_is_still_there(overwritten):
+    graph = lowered(traced(lambda x, w: x @ (w * 2), r(16, 16), r(16, 16)))
+    names: set[str] = set()
+    maker, call = schedule(graph, names=names).steps
+    buffers, w = schedule(graph).buffers, next(iter(step_reads(maker)))
+    new = evolve(buffers[w], name="new", storage=w)
+    between = evolve(maker, name="between", statements=(evolve(maker.statements[0], buffer="new"),), buffers=(new,))
+    steps = (maker, between, call) if overwritten else (maker, call)
+    choose = Choose()
+    found = form_gemms(Schedule(steps, {**buffers, "new": new}), graph, choose, names).steps
+    assert kinds(found) == ([KernelBody, KernelBody, Gemm] if overwritten else [Gemm])
+    assert choose.seen[0].makers == (() if overwritten else (maker,))
+    assert w in step_reads(found[-1]) or overwritten
