@@ -39,10 +39,10 @@ _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 
 
 def _packs_float32(context: CompileContext) -> bool:
-    # Where products may be rounded, the library's own product does that.
-    return bool(
-        torch._C.has_mkl and torch.backends.mkldnn.enabled and torch.get_float32_matmul_precision() == "highest"
-    )
+    # Where products may be rounded, the library's own product does that. Not ``get_float32_matmul_precision``: that raises where a program has set
+    # precisions one backend at a time.
+    exact = torch.backends.mkldnn.matmul.fp32_precision in ("none", "ieee")
+    return bool(torch._C.has_mkl and torch.backends.mkldnn.enabled and exact)
 
 
 def _has_bfloat16(context: CompileContext) -> bool:
