@@ -31,19 +31,20 @@ _RELEASED = (
 
 @frozen(eq=False)
 class _Folded:
-    """What was folded, and of what: each watched tensor (not kept alive), its version, its address."""
+    """What was folded, and of what: each watched tensor (not kept alive), its version, its address. ``released``: some have no memory any more."""
 
     tensors: tuple[weakref.ref[torch.Tensor], ...]
     versions: list[int]
     addresses: list[int]
     values: tuple[Any, ...]
+    released: bool
 
     def holds_for(self, given: Sequence[torch.Tensor]) -> bool:
         """Whether the tensors are those, unchanged."""
         return (
             all(seen() is tensor for seen, tensor in zip(self.tensors, given, strict=True))
             and self.versions == [tensor._version for tensor in given]
-            and self.addresses == _addresses(given)
+            and self.addresses == _addresses(given, self.released)
         )
 
 
@@ -80,7 +81,9 @@ class FrozenProgram:
             logger.info(FOLDED_OFTEN, artifact="perf_hints", times=self._times)
         if self._release:
             self._give_back(given, inputs)
-        self._folded = _Folded(tuple(map(weakref.ref, given)), versions, _addresses(given), values)
+        self._folded = _Folded(
+            tuple(map(weakref.ref, given)), versions, _addresses(given, self._release), values, self._release
+        )
         return self._folded
 
     def _give_back(self, given: Sequence[torch.Tensor], inputs: Sequence[Any]) -> None:
@@ -92,7 +95,9 @@ class FrozenProgram:
                 extension().release_memory(tensor, _RELEASED)
 
 
-def _addresses(tensors: Sequence[torch.Tensor]) -> list[int]:
+def _addresses(tensors: Sequence[torch.Tensor], released: bool) -> list[int]:
+    if not released:
+        return [tensor.data_ptr() for tensor in tensors]
     return [tensor.untyped_storage()._cdata if _is_released(tensor) else tensor.data_ptr() for tensor in tensors]
 
 
