@@ -3,7 +3,7 @@
 In: a functional graph in which products go through pointwise operations and a softmax over keys into other products. Out: an ``attend`` node in the place
 of the last, for which lowering knows a template; what the template declines stays.
 
-What is between the first products and the softmax (scales, masks, biases, soft caps) is evaluated in the kernel as the program wrote it, with its
+What is between the first products and the softmax (scales, masks, biases) is evaluated in the kernel as the program wrote it, with its
 roundings: what covers all pairs is computed there, what is smaller is read. So masks that follow from positions are in no memory.
 """
 
