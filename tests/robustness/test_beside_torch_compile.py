@@ -95,7 +95,7 @@ def test_as_its_backend(tmp_path: Path) -> None:
         same(compiled(f, options={"numerics": "fast"}), f, *rows(4))
         same(compiled(f, mode="lite"), f, *rows(4))
         try:
-            compiled(f, options={"freezing": True})(*rows(4))
+            compiled(f, options={"b2b_gemm_pass": True})(*rows(4))
         except Exception as error:
             assert "not here yet" in str(error), error
         else:
