@@ -29,8 +29,8 @@ from . import tiles
 from .products import is_possible, problem_of, question_of
 from .questions import UNKNOWN, Question, answers, anything_stored
 
-#: Convolutions of at most so many channels into at most so many at this many points are kernels of ours without measurement. Measured on an H200 (torch
-#: 2.11, 32 images of 224 x 224, three channels to 64, with batch norm and ReLU; the library's convolution and its pointwise kernel): 7 x 7 at every
+#: Convolutions of at most so many channels into at most so many at this many points are kernels of ours without measurement. Measured on an H100 or H200
+#: (torch 2.11, 32 images of 224 x 224, three channels to 64, with batch norm and ReLU; the library's convolution and its pointwise kernel): 7 x 7 at every
 #: other point 106 for 253 us (bfloat16) and 129 for 270 us (TF32), 3 x 3 77 for 360 us and 263 for 425 us.
 _FEW_CHANNELS, _MOST_COLUMNS, _LEAST_POINTS = 4, 128, 1 << 17
 #: Up to so many rows a product with a weight of so many bytes and rows of such length takes as long as the weight takes to be read, and a kernel of ours is
