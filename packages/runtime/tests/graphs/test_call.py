@@ -144,61 +144,6 @@ def test_two_sets_of_parameters_have_a_recording_each(native: bool) -> None:
     assert h.recorder.recorded == 2
 
 
-def test_a_large_input_that_stays_is_read_in_place(native: bool) -> None:
-    """No copy of what a program is called with again and again; its new values are seen."""
-    h = Harness(lambda w, x: (w * x,), [tensor(), tensor(1)], native, stable_input_bytes=8)
-    w, kept = torch.ones(2), []
-    for number in range(5):
-        w.fill_(number)
-        kept.append(torch.full((2,), 3.0))
-        assert h.call(w, kept[-1])[0].tolist() == [3.0 * number] * 2
-    assert h.recorder.recorded == 1
-    assert "1 inputs copied, 1 read in place" in h.reasons("recorded")[0]
-
-
-def test_a_small_input_is_copied_wherever_it_is(native: bool) -> None:
-    """Its copy costs nothing beside those of others, and it may move."""
-    h, x = Harness(double, [tensor()], native, stable_input_bytes=64), torch.ones(2)
-    for _ in range(3):
-        h.call(x)
-    assert "1 inputs copied, 0 read in place" in h.reasons("recorded")[0]
-
-
-def test_a_large_input_that_moves_after_all_is_copied_from_then_on(native: bool) -> None:
-    """One recording more, and no call that runs plainly."""
-    h = Harness(double, [tensor()], native, stable_input_bytes=8)
-    kept = [torch.full((2,), float(number)) for number in range(6)]
-    for x in (kept[0], kept[0], kept[0], *kept[1:], kept[0]):
-        assert h.call(x)[0].tolist() == [2 * x[0].item()] * 2
-    assert (h.recorder.recorded, h.recorder.released) == (2, 1)
-    assert ["1 read in place" in reason for reason in h.reasons("recorded")] == [True, False]
-    assert h.reasons("plain") == []
-
-
-def test_sizes_with_inputs_that_stay_share_what_is_known_of_them(native: bool) -> None:
-    """An input that moved at one size is copied at all."""
-    h = Harness(double, [tensor()], native, stable_input_bytes=8)
-    long, other, short = torch.ones(4), torch.full((4,), 3.0), torch.full((2,), 2.0)
-    for x in (long, long, short, short, other, short, short, long):
-        assert h.call(x)[0].tolist() == [2 * x[0].item()] * len(x)
-    assert ["1 read in place" in reason for reason in h.reasons("recorded")] == [True, True, False, False]
-    h.program.reset()
-    for _ in range(2):
-        h.call(long)
-    assert "1 read in place" in h.reasons("recorded")[-1]
-
-
-def test_results_of_the_program_itself_are_no_inputs_that_stay(native: bool) -> None:
-    """A recording never reads what another of the program hands out."""
-    h = Harness(double, [tensor()], native, stable_input_bytes=8)
-    x = torch.ones(2)
-    for number in range(1, 9):
-        (x,) = h.call(x)
-        assert x.tolist() == [2.0**number] * 2
-    lent = {storage.data_ptr() for recording in h.program.recordings() for storage in recording.storages}
-    assert not lent & {address for recording in h.program.recordings() for _, address in recording.fixed}
-
-
 def test_mutated_input_is_written_in_place_once_a_call(native: bool) -> None:
     """A buffer counts the calls; recording it does not count, and its version moves."""
 

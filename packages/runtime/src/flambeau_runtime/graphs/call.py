@@ -7,8 +7,7 @@ what is ready; every other call comes to ``RecordedProgram.miss``, which runs pl
 - the next one records. Results that are small are moved at its end, so that recordings can share scratch memory
   (``settling.py``, ``cuda.py``). Parameters, buffers, inputs that the program writes and results of other recordings
   are read in place; every other input is copied into a placeholder;
-- a large input that was at one address in both calls is read in place as well; it is copied from the first time on that it moves;
-- another input read in place that moved makes a new recording, and after a few moves it is copied like the others;
+- an input read in place that moved makes a new recording, and after a few moves it is copied like the others;
 - results that are still referenced take their recording out of use: a second one takes turns with it, and when that is
   taken too, a last one whose results are copied out (or, where those are large, the call runs plainly);
 - past the limit of sizes, calls of further sizes run plainly.
@@ -49,12 +48,10 @@ class CannotRecord(Exception):
 class _Group:
     """The calls of one signature: sizes, strides, dtypes and numbers.
 
-    ``own_bytes``: the sizes of its own results' storages in the warm-up; None where they are unknown or do not hold. ``places``: where the tensors of
-    the warm-up were, by position.
+    ``own_bytes``: the sizes of its own results' storages in the warm-up; None where they are unknown or do not hold.
     """
 
     calls: int = 0
-    places: dict[int, int] = field(factory=dict)
     own_bytes: tuple[int, ...] | None = None
     rewritten: int = 0
     recordings: list[Recording] = field(factory=list)
@@ -82,8 +79,6 @@ class RecordedProgram:
         self.executor_of_recordings = executor
         self._groups: dict[Signature, _Group] = {}
         self._copied: set[int] = set()
-        #: Inputs that are read in place because they have not moved yet.
-        self._stable: set[int] = set()
         self._told: set[str] = set()
         self._in_vain = 0
         self._moves: Counter[int] = Counter()
@@ -132,7 +127,6 @@ class RecordedProgram:
             self._groups.clear()
             self._moves.clear()
             self._copied.clear()
-            self._stable.clear()
             self._in_vain = 0
 
     def _prepare(self, inputs: tuple[Any, ...]) -> Recording | tuple[Any, ...] | None:
@@ -147,7 +141,6 @@ class RecordedProgram:
         if group.calls <= self.settings.warmups:
             results = self._recorder.warm(lambda: self._executor(*inputs))
             group.own_bytes = settling.own_bytes(results, inputs)
-            group.places = {p: v.data_ptr() for p, v in enumerate(inputs) if isinstance(v, torch.Tensor)}
             return results
         try:
             if not group.recordings and self._sizes_recorded() >= self.settings.sizes_limit:
@@ -237,7 +230,6 @@ class RecordedProgram:
     def _after_move(self, group: _Group, inputs: tuple[Any, ...]) -> bool:
         """Count the moves of inputs read in place; False: this call is not worth a recording."""
         limits = self.settings
-        self._copy_what_moved(group, inputs)
         for recording in tuple(group.recordings):
             if memory.gone(recording):
                 self._drop(group, recording)
@@ -257,46 +249,24 @@ class RecordedProgram:
             return False
         stale = {p for p in often & owned if inputs[p].nbytes <= limits.moving_bytes}
         self._copied.update(stale | others)
-        self._drop_readers(stale)
+        for other in self._groups.values() if stale else ():
+            for recording in tuple(other.recordings):
+                if any(position in stale for position, _ in recording.fixed):
+                    self._drop(other, recording)
         return True
-
-    def _copy_what_moved(self, group: _Group, inputs: tuple[Any, ...]) -> None:
-        """Inputs that were taken to stay where they are, and did not: they are copied from now on."""
-        found = self._stable.intersection(*(moved(recording, inputs) for recording in group.recordings))
-        if found:
-            self._stable -= found
-            self._copied |= found
-            self._drop_readers(found)
-
-    def _drop_readers(self, positions: set[int]) -> None:
-        """Forget the recordings that read these inputs in place."""
-        for group in self._groups.values():
-            for recording in tuple(group.recordings):
-                if any(position in positions for position, _ in recording.fixed):
-                    self._drop(group, recording)
 
     def _owned(self, position: int) -> bool:
         """Whether the input is read in place for what it is, not for where it came from."""
         return self.specs[position].static or self.specs[position].mutated
 
-    def _in_place(self, group: _Group, position: int, tensor: torch.Tensor) -> bool:
-        if position in self._copied:
-            return False
-        return self._owned(position) or memory.is_lent(tensor, id(self)) or self._is_stable(group, position, tensor)
-
-    def _is_stable(self, group: _Group, position: int, tensor: torch.Tensor) -> bool:
-        """Whether a tensor that is large enough for its copy to cost something has stayed where it was, in memory that no recording hands out."""
-        stays = tensor.nbytes >= self.settings.stable_input_bytes and group.places.get(position) == tensor.data_ptr()
-        if not stays or memory.is_of_recordings(tensor):
-            return False
-        self._stable.add(position)
-        return True
+    def _in_place(self, position: int, tensor: torch.Tensor) -> bool:
+        return position not in self._copied and (self._owned(position) or memory.is_lent(tensor, id(self)))
 
     def _record(
         self, group: _Group, inputs: tuple[Any, ...], reason: str, copied_out: Skipped = frozenset()
     ) -> Recording:
         tensors = [position for position, spec in enumerate(self.specs) if spec.kind == "tensor"]
-        in_place = [position for position in tensors if self._in_place(group, position, inputs[position])]
+        in_place = [position for position in tensors if self._in_place(position, inputs[position])]
         self._check_sharing(tensors, in_place, inputs)
         copied = []
         given = list(inputs)
@@ -372,9 +342,7 @@ class RecordedProgram:
             reserved_bytes=recorded.reserved_bytes,
             again_bytes=recorded.again_bytes,
             borrowed=frozenset(
-                inputs[position].untyped_storage().data_ptr()
-                for position in in_place
-                if not self._owned(position) and position not in self._stable
+                inputs[position].untyped_storage().data_ptr() for position in in_place if not self._owned(position)
             ),
         )
 

@@ -53,11 +53,6 @@ def is_lent(tensor: torch.Tensor, program: int) -> bool:
     return found is not None and found[1] != program
 
 
-def is_of_recordings(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's memory is a result of any recording."""
-    return tensor.untyped_storage().data_ptr() in _LENT
-
-
 def gone(recording: Recording) -> bool:
     """Whether a recording reads results of one that does not exist any more: it will hardly fit again."""
     return not _LENT.keys() >= recording.borrowed

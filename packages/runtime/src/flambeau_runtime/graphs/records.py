@@ -21,8 +21,6 @@ class GraphSettings:
         sizes_limit: different sizes (and numbers) that are recorded; further ones run plainly.
         moves_limit: how often an input that is read in place may move before it is copied instead.
         moving_bytes: a larger parameter is recorded again instead of copied.
-        stable_input_bytes: an input of at least as many bytes that was at one address in the warm-up and in the call that is recorded is read there;
-            when it moves, the recording is made again, and it is copied like the others.
         copy_in_limit_bytes: inputs that were results of recordings, and now come from elsewhere, are copied up to this.
         settled_results_bytes: results up to this in all are moved out of the recording's scratch memory, which it then
             shares with other recordings.
@@ -41,7 +39,6 @@ class GraphSettings:
     sizes_limit: int = 16
     moves_limit: int = 2
     moving_bytes: int = 1 << 20
-    stable_input_bytes: int = 1 << 20
     copy_in_limit_bytes: int = 64 << 20
     settled_results_bytes: int = 4 << 20
     lenders: int = 2
