@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-HEADS, WIDTH = 8, 64
+HEADS = 8
 #: How many keys of the past a query of a sliding window sees, and how many tokens a document has.
 WINDOW, DOCUMENT = 1024, 768
 #: By what the lengths in the names are divided.
@@ -35,10 +35,10 @@ def document(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
     return (query >= key) & (query // DOCUMENT == key // DOCUMENT)
 
 
-#: Name in the tables -> the mask, and how many tokens.
-ATTENTION: dict[str, tuple[_Mask, int]] = {
-    f"flex_{mask.__name__}_{length // 1024}k": (mask, length)
-    for length in (4096, 8192)
+#: Name in the tables -> the mask, how many tokens, and how wide a head is: 64 where the name does not say it.
+ATTENTION: dict[str, tuple[_Mask, int, int]] = {
+    f"flex_{mask.__name__}_{length // 1024}k" + (f"_{width}" if width != 64 else ""): (mask, length, width)
+    for length, width in ((4096, 64), (8192, 64), (4096, 128))
     for mask in (causal, window, document)
 }
 
@@ -46,10 +46,10 @@ ATTENTION: dict[str, tuple[_Mask, int]] = {
 class FlexAttention(nn.Module):
     """Attention of one batch whose operands are its parameters."""
 
-    def __init__(self, mask: _Mask, length: int, train: bool) -> None:
+    def __init__(self, mask: _Mask, length: int, width: int, train: bool) -> None:
         super().__init__()
         # The CPU refuses operands that require gradients, whether or not any is asked for.
-        made = [nn.Parameter(torch.randn(1, HEADS, length, WIDTH), requires_grad=train) for _ in range(3)]
+        made = [nn.Parameter(torch.randn(1, HEADS, length, width), requires_grad=train) for _ in range(3)]
         self.query, self.key, self.value = made
         device = str(self.query.device)
         self.block_mask = create_block_mask(mask, None, None, length, length, device=device)
@@ -61,5 +61,5 @@ class FlexAttention(nn.Module):
 
 def make(name: str, scale: str, train: bool) -> nn.Module:
     """One of `ATTENTION`, in float32; to be trained on a GPU alone."""
-    mask, length = ATTENTION[name]
-    return FlexAttention(mask, length // SHRUNK[scale], train)
+    mask, length, width = ATTENTION[name]
+    return FlexAttention(mask, length // SHRUNK[scale], width, train)

@@ -45,9 +45,10 @@ class Shape:
     num_stages: int
 
 
-#: Shapes by the larger head width, up to which each goes.
+#: Shapes by the larger head width, up to which each goes. The gradients' at 128 wide were measured on an H200 (`python -m benchmarks models
+#: --device cuda --train --only flex_causal_4k_128 --dtype bfloat16`): 0.65 ms for both passes, where 64 x 64 with eight warps took 1.26.
 FORWARD = {64: Shape(128, 128, 4, 3), 128: Shape(128, 64, 8, 3), 256: Shape(64, 32, 4, 3)}
-BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 64, 8, 2), 256: Shape(64, 32, 8, 2)}
+BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 32, 4, 3), 256: Shape(64, 32, 8, 2)}
 #: The same of float32.
 SINGLE = {64: Shape(64, 32, 4, 2), 128: Shape(64, 32, 8, 2), 256: Shape(32, 16, 8, 2)}
 
