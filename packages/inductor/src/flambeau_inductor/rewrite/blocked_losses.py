@@ -7,7 +7,7 @@ backward computes the gradient of one block of scores at a time, and with it a p
 ``x``'s, which is added up in float32. The gradient of all scores never is in memory, nor are all scores where no gradient is asked for.
 
 Scores of a block are a product like others: the cut of autograd saves them, or with a memory budget below 1 has the backward compute as many again as it
-takes. Why the blocks are of classes and not of rows is decision record 18.
+takes. Why the blocks are of classes and not of rows is decision record 19.
 """
 
 from __future__ import annotations
