@@ -32,6 +32,8 @@ SLICE = Path(__file__).with_name("slice.txt")
 NEEDED = 0.95
 #: Bytes of addresses that a run may take beside what its process has: libraries of CUDA alone are several GiB.
 _MEMORY = 8 << 30
+#: Seconds between two looks at what runs.
+_POLL = 0.05
 
 
 class _Faulty(importlib.machinery.SourceFileLoader):
@@ -70,17 +72,38 @@ def module_name(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+class _Run:
+    """A stage's tests in a forked process, which is stopped after ``limit`` seconds."""
+
+    def __init__(self, stage: Stage, fault: Fault | None, store: Path, limit: float) -> None:
+        self.stage, self.fault, self._started = stage, fault, time.monotonic()
+        self._limit = limit
+        self._folder = tempfile.TemporaryDirectory(prefix="mutant-")
+        self._child = os.fork()
+        if self._child == 0:
+            _be_child(stage, fault, store, Path(self._folder.name))
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._started
+
+    def verdict(self) -> str | None:
+        """How the tests noticed, or "passed"; None as long as they run. Not to be asked again after that."""
+        found = _ended(self._child, self.seconds > self._limit)
+        if found == "failed":
+            found = _first_failure(Path(self._folder.name) / "output") or found
+        if found is not None:
+            self._folder.cleanup()
+        return found
+
+
 def run_tests(stage: Stage, fault: Fault | None, store: Path, limit: float) -> tuple[str, float]:
-    """The verdict of a stage's tests in a forked process ("passed", or how they noticed), and its seconds."""
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        child = os.fork()
-        if child == 0:
-            _be_child(stage, fault, store, Path(folder))
-        verdict = _wait(child, started + limit)
-        if verdict == "failed":
-            verdict = _first_failure(Path(folder) / "output") or verdict
-    return verdict, time.monotonic() - started
+    """The verdict of a stage's tests, and its seconds."""
+    run = _Run(stage, fault, store, limit)
+    while (verdict := run.verdict()) is None:
+        time.sleep(_POLL)
+    return verdict, run.seconds
 
 
 def _be_child(stage: Stage, fault: Fault | None, store: Path, folder: Path) -> None:
@@ -112,17 +135,16 @@ def _be_child(stage: Stage, fault: Fault | None, store: Path, folder: Path) -> N
     os._exit(int(status))
 
 
-def _wait(child: int, deadline: float) -> str:
-    while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            break
-        if time.monotonic() > deadline:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return "hung"
-        time.sleep(0.05)
+def _ended(child: int, is_late: bool) -> str | None:
+    """How a process ended, which is stopped if it is late; None as long as it runs."""
+    found, status = os.waitpid(child, os.WNOHANG)
+    if not found:
+        if not is_late:
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return "hung"
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status)
@@ -190,6 +212,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no new fault after so long")
     parser.add_argument("--results", type=Path, help="JSON lines; faults that stand there are not run again")
     parser.add_argument("--store", type=Path, help="a folder for kernels, kept; a temporary one without")
+    parser.add_argument("--jobs", type=int, default=1, help="faults that are tried at a time")
     parser.add_argument("--trust", action="store_true", help="the tests pass without a fault: do not see to it first")
     parser.add_argument("--list", action="store_true", help="print the faults and run nothing")
     arguments = parser.parse_args(words)
@@ -212,26 +235,43 @@ def _run_all(
 ) -> dict[str, str]:
     # Stages that are told by the same tests share a run without a fault.
     started, usual, verdicts = time.monotonic(), dict[tuple[str, ...], float](), dict[str, str]()
+    running: list[_Run] = []
     for stage, fault in faults:
         if time.monotonic() - started > arguments.seconds:
             break
         if fault.key in done:
             verdicts[fault.key] = done[fault.key]
             continue
+        _finish(running, arguments.jobs - 1, verdicts, arguments.results)
         if stage.tests not in usual and arguments.trust:
             usual[stage.tests] = 120.0
         if stage.tests not in usual:
+            _finish(running, 0, verdicts, arguments.results)
             verdict, usual[stage.tests] = run_tests(stage, None, store, 1800)
             print(f"{stage.name}: {verdict} without a fault, {usual[stage.tests]:.0f} s", flush=True)
             if verdict != "passed":
                 raise SystemExit(f"the tests of {stage.name} fail without a fault: {verdict}")
-        verdict, seconds = run_tests(stage, fault, store, 4 * usual[stage.tests] + 60)
-        verdicts[fault.key] = "survived" if verdict == "passed" else verdict
-        print(f"{stage.name}: {fault.key}: {verdicts[fault.key]} ({seconds:.0f} s)", flush=True)
-        if arguments.results is not None:
-            with arguments.results.open("a") as file:
-                file.write(json.dumps({"fault": fault.key, "verdict": verdicts[fault.key]}) + "\n")
+        running.append(_Run(stage, fault, store, arguments.jobs * (4 * usual[stage.tests] + 60)))
+    _finish(running, 0, verdicts, arguments.results)
     return verdicts
+
+
+def _finish(running: list[_Run], most: int, verdicts: dict[str, str], results: Path | None) -> None:
+    """Wait until no more than ``most`` run, and note what the others gave."""
+    while len(running) > most:
+        for run in tuple(running):
+            verdict = run.verdict()
+            if verdict is None:
+                continue
+            running.remove(run)
+            assert run.fault is not None
+            key = run.fault.key
+            verdicts[key] = "survived" if verdict == "passed" else verdict
+            print(f"{run.stage.name}: {key}: {verdicts[key]} ({run.seconds:.0f} s)", flush=True)
+            if results is not None:
+                with results.open("a") as file:
+                    file.write(json.dumps({"fault": key, "verdict": verdicts[key]}) + "\n")
+        time.sleep(_POLL)
 
 
 def _judge(verdicts: dict[str, str]) -> int:
