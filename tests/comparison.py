@@ -121,7 +121,7 @@ def assert_same_gradients(
     rtol: float = 1e-4,
 ) -> None:
     """Each gradient is close relative to its own largest entry; where rounding outweighs that (the true gradient is zero or a small
-    difference of large numbers), ours is as near to the exact one as eager's is, up to a factor.
+    difference of large numbers), ours is as near to the exact one as eager's is, up to a factor: eager's distance is one draw of its noise.
 
     Args:
         exact: makes the same gradients in float64; asked only if a gradient needs it. None: no gradient may.
@@ -142,7 +142,7 @@ def assert_same_gradients(
         if truth is None:
             wrong.append(f"{name}: {error:.2e} of its own size")
             continue
-        mine, allowed = _distance(ours, _of(truth, name)), 4 * _distance(theirs, _of(truth, name))
+        mine, allowed = _distance(ours, _of(truth, name)), 8 * _distance(theirs, _of(truth, name))
         if not mine <= allowed:
             wrong.append(f"{name}: {error:.2e} of its own size; {mine:.2e} from the exact one, {allowed:.2e} allowed")
     assert not wrong, f"{len(wrong)} of {len(expected)} gradients: " + "; ".join(wrong[:8])

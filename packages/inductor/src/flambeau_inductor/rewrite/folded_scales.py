@@ -31,9 +31,9 @@ def _all_constant(match: Match, *names: str) -> bool:
     return all(match[name] is None or is_constant(match[name]) for name in names)
 
 
-def _runs_along(val: torch.Tensor, result: torch.Tensor, dim: int) -> bool:
-    """Whether ``val``, broadcast to ``result``, has an element for each place of ``dim`` and the same along the others."""
-    if val.dtype is not result.dtype or val.dim() > result.dim():
+def _runs_along(val: Any, result: torch.Tensor, dim: int) -> bool:
+    """Whether ``val``, broadcast to ``result``, has an element for each place of ``dim`` and the same along the others. A number known at run time is no tensor."""
+    if not isinstance(val, torch.Tensor) or val.dtype is not result.dtype or val.dim() > result.dim():
         return False
     sizes: list[Any] = [1] * (result.dim() - val.dim()) + list(val.shape)
     return all(
