@@ -110,7 +110,7 @@ def peak(program: Program) -> int:
     return most
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_and_gradients(name: str, dtype: torch.dtype) -> None:
     """No further from float64 than eager, or hardly."""
