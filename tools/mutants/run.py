@@ -27,7 +27,7 @@ from .operators import Fault, faults_of, mutated
 from .stages import ROOT, STAGES, Stage, by_hand, drawn
 
 SURVIVORS = Path(__file__).with_name("survivors.json")
-#: The faults that CI runs, a line each ("stage: key"), each of another stage.
+#: The faults that CI runs, a line each ("stage: key"), each of another stage; those first that take longest to be noticed.
 SLICE = Path(__file__).with_name("slice.txt")
 NEEDED = 0.95
 #: Bytes of addresses that a run may take beside what its process has: libraries of CUDA alone are several GiB.
