@@ -212,9 +212,13 @@ def max_pool(
 
 @lowers("adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(g: Builder, a: TensorValue, output_size: Any) -> tuple[TensorValue | None, TensorValue | None]:
+    return _maximum(g, a, _parts(g, a, g.exprs(_results(g)[0].shape)))
+
+
+def _parts(g: Builder, a: TensorValue, counts: Sequence[Expr]) -> list[Span]:
+    """The windows of an adaptive pool, which gives so many results."""
     n = _dimensions(g)
-    counts = g.exprs(_results(g)[0].shape)[-n:]
-    return _maximum(g, a, [shares(*pair) for pair in zip(_spatial(a, n), counts, strict=True)])
+    return [shares(*pair) for pair in zip(_spatial(a, n), counts[-n:], strict=True)]
 
 
 def _dimensions(g: Builder) -> int:
@@ -284,8 +288,7 @@ def avg_pool(
 
 @lowers("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(g: Builder, a: TensorValue, output_size: Any) -> TensorValue:
-    n = _dimensions(g)
-    spans = [shares(*pair) for pair in zip(_spatial(a, n), g.out_sizes[-n:], strict=True)]
+    spans = _parts(g, a, g.out_sizes)
     if all(span.taps == 1 and span.size is span.count for span in spans):
         return a
     return _average(g, a, spans, _lengths(spans))
@@ -358,8 +361,7 @@ def max_pool_backward(
 
 @lowers("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", sizes_of=1)
 def adaptive_max_pool_backward(g: Builder, grad: TensorValue, a: TensorValue, indices: TensorValue) -> TensorValue:
-    n = _dimensions(g)
-    spans = [shares(*pair) for pair in zip(_spatial(a, n), grad.sizes[-n:], strict=True)]
+    spans = _parts(g, a, grad.sizes)
     return _to_largest(g, grad, a, spans, indices)
 
 
@@ -394,6 +396,5 @@ def avg_pool_backward(
 
 @lowers("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", sizes_of=1)
 def adaptive_avg_pool_backward(g: Builder, grad: TensorValue, a: TensorValue) -> TensorValue:
-    n = _dimensions(g)
-    spans = [shares(*pair) for pair in zip(_spatial(a, n), grad.sizes[-n:], strict=True)]
+    spans = _parts(g, a, grad.sizes)
     return _to_all(g, grad, a, spans, _lengths(spans))
