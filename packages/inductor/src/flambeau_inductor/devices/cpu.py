@@ -71,7 +71,7 @@ CPU = register(
             channels_last=_channels_last,
             last_shares=_SHARES,
             weights_are_reordered=True,
-            packs_weights=torch._C._has_mkldnn,
+            packs_weights=torch.backends.mkldnn.is_available(),
         ),
     )
 )

@@ -78,7 +78,7 @@ def _with_sum(match: Match, edit: Editor) -> fx.Node:
 
 
 def _rules() -> Iterator[Rule]:
-    if not torch._C._has_mkldnn:
+    if not torch.backends.mkldnn.is_available():
         return
     yield Rule(
         name="convolution_with_a_packed_weight",

@@ -42,7 +42,7 @@ def _packs_float32(context: CompileContext) -> bool:
     # Where products may be rounded, the library's own product does that. Not ``get_float32_matmul_precision``: that raises where a program has set
     # precisions one backend at a time.
     exact = torch.backends.mkldnn.matmul.fp32_precision in ("none", "ieee")
-    return bool(torch._C.has_mkl and torch.backends.mkldnn.enabled and exact)
+    return bool(torch.backends.mkl.is_available() and torch.backends.mkldnn.enabled and exact)
 
 
 def _has_bfloat16(context: CompileContext) -> bool:
@@ -151,7 +151,7 @@ def _products(dtype: torch.dtype) -> tuple[Call, Call]:
 
 
 def _rules() -> Iterator[Rule]:
-    if not torch._C._has_mkldnn:
+    if not torch.backends.mkldnn.is_available():
         return
     for name, pattern in zip(("biased_product", "product"), _products(torch.float32), strict=True):
         yield Rule(
