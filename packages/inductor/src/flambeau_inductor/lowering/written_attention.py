@@ -15,6 +15,7 @@ from torch import fx
 from torch._ops import HigherOrderOperator
 
 from ..devices import device_of
+from ..errors import InternalError
 from ..expr import ONE, ZERO, Expr, Int, Symbol, free_symbols, known_eq, linear
 from ..ir import scalar as sc
 from ..ir import templates
@@ -43,8 +44,8 @@ class Attend(HigherOrderOperator):
         super().__init__("flambeau_attend")
 
     def __call__(self, *args: Any) -> Any:
-        """It is never run."""
-        raise NotImplementedError("attention that is to be a template")
+        """No program runs it: lowering takes every call away."""
+        raise InternalError("attention that was to become a template is called")
 
 
 ATTEND = Attend()
