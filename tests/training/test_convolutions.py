@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -37,9 +38,9 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = executor.load
 
-    def load(artifact: Artifact, **rest: object) -> object:
+    def load(artifact: Artifact, **rest: Any) -> Any:
         found.extend(kernel.entry for kernel in artifact.kernels)
-        return real(artifact, **rest)  # type: ignore[arg-type]
+        return real(artifact, **rest)
 
     monkeypatch.setattr("flambeau_runtime.load", load)
     monkeypatch.setenv("FLAMBEAU_INDUCTOR_GEMM", "generated")

@@ -22,7 +22,7 @@ def test_gradients_come_from_what_they_are_the_gradient_of() -> None:
     seen = []
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             seen.append((func.overloadpacket.__name__, origins.of_gradient().module))
             return func(*args, **(kwargs or {}))
 

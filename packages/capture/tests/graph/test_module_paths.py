@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -31,7 +34,7 @@ class Model(nn.Module):
         return x + 1
 
 
-def paths_of(function: object) -> list[tuple[str, str]]:
+def paths_of(function: Callable[..., Any]) -> list[tuple[str, str]]:
     """The calls of a graph and where they are made."""
     graphs = []
 
@@ -39,7 +42,7 @@ def paths_of(function: object) -> list[tuple[str, str]]:
         graphs.append(gm)
         return gm
 
-    make_region(function, keep, fullgraph=True)(torch.ones(2, 4))  # type: ignore[arg-type]
+    make_region(function, keep, fullgraph=True)(torch.ones(2, 4))
     calls = [node for node in graphs[0].graph.nodes if node.op.startswith("call")]
     return [(node.name.rstrip("_0123456789"), node.meta.get("module", "")) for node in calls]
 
@@ -70,16 +73,16 @@ def test_steps() -> None:
     """From the module around; from the variable where that is another one; nothing of what is in no variable."""
     root = Local("self")
 
-    def below(source: object, *names: str) -> object:
+    def below(source: Any, *names: str) -> Any:
         for name in names:
-            source = Item(Item(InstanceDict(source), "_modules"), name)  # type: ignore[arg-type]
+            source = Item(Item(InstanceDict(source), "_modules"), name)
         return source
 
     deep = below(root, "layers", "3", "attention")
-    assert module_step(deep, None) == "/layers.3.attention"  # type: ignore[arg-type]
-    assert module_step(deep, below(root, "layers", "3")) == "attention"  # type: ignore[arg-type]
-    assert module_step(deep, deep) == "" and module_step(None, root) == ""  # type: ignore[arg-type]
-    assert module_step(below(Global("other"), "a"), deep) == "/a"  # type: ignore[arg-type]
+    assert module_step(deep, None) == "/layers.3.attention"
+    assert module_step(deep, below(root, "layers", "3")) == "attention"
+    assert module_step(deep, deep) == "" and module_step(None, root) == ""
+    assert module_step(below(Global("other"), "a"), deep) == "/a"
     assert module_step(Item(root, "a"), root) == "/"
     assert module_path(["/", "layers.3", "", "attention"]) == "layers.3.attention"
     assert module_path(["/layers", "/a", "b"]) == "a.b" and module_path([]) == ""
