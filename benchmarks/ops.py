@@ -52,7 +52,19 @@ def _bytes(tensor: Tensor) -> int:
 Maker = Callable[[int], Program]
 OPS: dict[str, Maker] = {}
 #: Bound by something other than memory, or too small to fill a GPU: not part of the bandwidth table.
-NOT_MEMORY_BOUND = frozenset({"linear_gelu", "odd_head_bf16", "small_pointwise", "index_add"})
+NOT_MEMORY_BOUND = frozenset(
+    {
+        "linear_gelu",
+        "odd_head_bf16",
+        "one_row_bf16",
+        "int8_weights_bf16",
+        "first_convolution",
+        "point_convolution",
+        "window_convolution",
+        "small_pointwise",
+        "index_add",
+    }
+)
 
 
 def op_workload(make: Maker) -> Maker:
@@ -326,6 +338,65 @@ def odd_head_bf16(k: int) -> Program:
     return Program(
         lambda x, w: F.linear(x, w), (torch.randn(256 * k, 768).bfloat16(), torch.randn(50_257, 768).bfloat16())
     )
+
+
+@op_workload
+def one_row_bf16(k: int) -> Program:
+    """one token through a linear layer with SiLU: the weight is read once."""
+    return Program(
+        lambda x, w: F.silu(F.linear(x, w)), (torch.randn(1, 4096).bfloat16(), torch.randn(4096, 4096).bfloat16())
+    )
+
+
+@op_workload
+def int8_weights_bf16(k: int) -> Program:
+    """16 tokens through a linear layer whose weights are 8 bits with a scale for each column."""
+    weight = torch.randint(-128, 128, (4096, 4096), dtype=torch.int8)
+    return Program(
+        lambda x, w, s: F.linear(x, w.to(x.dtype)) * s,
+        (torch.randn(16, 4096).bfloat16(), weight, torch.randn(4096).bfloat16()),
+    )
+
+
+def _convolution(k: int, channels: tuple[int, int], size: int, taps: int) -> Program:
+    """A convolution channels-last with a batch norm's factors, a residual and ReLU, of two images times `k`."""
+    images, weight = torch.randn(2 * k, channels[0], size, size), torch.randn(channels[1], channels[0], taps, taps)
+    scale, shift, residual = (
+        torch.randn(channels[1], 1, 1),
+        torch.randn(channels[1], 1, 1),
+        torch.randn(2 * k, channels[1], size, size),
+    )
+
+    def function(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor, y: Tensor) -> Tensor:
+        return F.relu(F.conv2d(x, w, padding=taps // 2) * scale + shift + y)
+
+    last = [tensor.to(memory_format=torch.channels_last) for tensor in (images, weight, residual)]
+    return Program(function, (last[0], last[1], scale, shift, last[2]))
+
+
+@op_workload
+def first_convolution(k: int) -> Program:
+    """the first layer of an image network: three channels, 3 x 3."""
+    return _convolution(k, (3, 64), 224, 3)
+
+
+@op_workload
+def point_convolution(k: int) -> Program:
+    """1 x 1, from few channels to many."""
+    return _convolution(k, (64, 256), 56, 1)
+
+
+@op_workload
+def window_convolution(k: int) -> Program:
+    """3 x 3."""
+    return _convolution(k, (128, 128), 28, 3)
+
+
+@op_workload
+def pool_relu(k: int) -> Program:
+    """ReLU and the maximum of 3 x 3 windows at every other point, channels-last."""
+    images = torch.randn(2 * k, 64, 112, 112).to(memory_format=torch.channels_last)
+    return Program(lambda x: F.max_pool2d(F.relu(x), 3, 2, 1), (images,))
 
 
 @op_workload
