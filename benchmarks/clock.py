@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ BATCH_SECONDS = 0.02
 LEAST_SAMPLES = 7
 #: About the H200's clock; only how long the device is kept busy before a measurement depends on it.
 CYCLES_PER_SECOND = 2e9
+#: What is written between two calls that begin with cold caches: more than any GPU's hold.
+FLUSHED_BYTES = 256 << 20
 
 
 def wait(device: str) -> None:
@@ -140,3 +142,29 @@ def kernels(call: Call, device: str, shown: int = 12) -> dict[str, Any]:
         "device_us": sum(getattr(row, own) for row in rows) / 3,
         "top": [[row.key[:100], row.count / 3, round(getattr(row, own) / 3, 2)] for row in rows[:shown]],
     }
+
+
+def cold_seconds(calls: Sequence[Call], device: str, rounds: int = 9) -> list[float]:
+    """Seconds that the device spends on each call after all that its caches held is gone: medians of rounds in which they take turns."""
+    samples: list[list[float]] = [[] for _ in calls]
+    flushed = torch.empty(FLUSHED_BYTES, dtype=torch.int8, device=device) if device == "cuda" else None
+    queued = [0.0 for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(rounds):
+        for number, call in enumerate(calls):
+            if flushed is None:
+                samples[number].append(seconds_of(call, device))
+                continue
+            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            flushed.zero_()
+            # Launches are queued while the device is kept busy, so that it never waits for the host.
+            torch.cuda._sleep(int(CYCLES_PER_SECOND * min(2 * queued[number], 0.02)))
+            first.record()
+            start = time.perf_counter()
+            call()
+            queued[number] = time.perf_counter() - start
+            last.record()
+            last.synchronize()
+            samples[number].append(first.elapsed_time(last) * 1e-3)
+    return [statistics.median(taken) for taken in samples]
