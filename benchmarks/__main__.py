@@ -1,7 +1,8 @@
 """`python -m benchmarks EXPERIMENT [options]`: eager, torch.compile and flambeau side by side.
 
 Experiments: overhead, compile_time, steady_state (ops), models (steady state, first call, memory and errors in one run),
-memory, bandwidth (device time of memory-bound ops), cudagraphs, all (of those for the CPU). On a GPU: `--device cuda`.
+memory, bandwidth (device time of memory-bound ops), cudagraphs, grid (device time of one kind of kernel in many cases), all (of those
+for the CPU). On a GPU: `--device cuda`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import ops, tables, vision, workloads
+from . import attention_grid, ops, tables, vision, workloads
 from .engines import ENGINES, REDUCE_OVERHEAD
 from .runner import CACHES, Record, Runner, load
 from .surroundings import objections
@@ -136,7 +137,16 @@ def cudagraphs(args: argparse.Namespace, runner: Runner) -> None:
             tables.errors(records, "100 varied calls, outputs kept alive: largest relative error beside eager")
 
 
+def grid(args: argparse.Namespace, runner: Runner) -> None:
+    """Many cases of one kind of kernel, with the device's own time of each: `attention`."""
+    common = {**_common(args, "attention"), "deadline": args.deadline}
+    requests = attention_grid.requests(args.only, common)
+    records = runner.run(requests, engines=args.engines or attention_grid.ENGINES)
+    print("\n".join(attention_grid.table(records)))
+
+
 EXPERIMENTS: dict[str, Experiment] = {
+    "grid": grid,
     "overhead": overhead,
     "compile_time": compile_time,
     "steady_state": steady_state,
@@ -158,6 +168,8 @@ def show(records: Sequence[Record], figure: str) -> None:
             tables.summary(part, figure)
         elif experiment == "bandwidth":
             tables.bandwidth(part)
+        elif experiment == "attention":
+            print("\n".join(attention_grid.table(part)))
         elif experiment == "varied":
             tables.errors(part, "100 varied calls, outputs kept alive: largest relative error beside eager")
         elif experiment == "compile_time":
@@ -175,6 +187,7 @@ def _split(text: str) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("experiment", nargs="?", default="all", choices=[*EXPERIMENTS, "all"])
+    parser.add_argument("subject", nargs="?", default="attention", choices=["attention"], help="grid: of which kernels")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--only", nargs="*", type=_split, action="extend", help="names of workloads, by space or comma")
     parser.add_argument("--suite", nargs="*", choices=list(workloads.SUITES), help="models: which groups of workloads")

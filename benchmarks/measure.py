@@ -19,7 +19,7 @@ from tests.comparison import gradient_errors, relative_error
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import clock, engines, workloads
+from . import attention_grid, clock, engines, workloads
 from .surroundings import watched
 
 Request = dict[str, Any]
@@ -291,7 +291,13 @@ def varied(request: Request) -> Iterator[Request]:
     yield {**worst, "calls": len(kept)}
 
 
+def attention(request: Request) -> Iterator[Request]:
+    """Device seconds of the grid of attention, one record for each case."""
+    yield from attention_grid.measured(request, leave_to)
+
+
 EXPERIMENTS = {
+    "attention": attention,
     "steady_state": steady_state,
     "compile_time": compile_time,
     "overhead": overhead,
