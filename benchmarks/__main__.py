@@ -1,8 +1,8 @@
 """`python -m benchmarks EXPERIMENT [options]`: eager, torch.compile and flambeau side by side.
 
 Experiments: overhead, compile_time, steady_state (ops), models (steady state, first call, memory and errors in one run),
-memory, bandwidth (device time of memory-bound ops), cudagraphs, grid (device time of one kind of kernel in many cases), all (of those
-for the CPU). On a GPU: `--device cuda`.
+memory, bandwidth (device time of memory-bound ops), cudagraphs, max_autotune (each compiler's default mode and its tuned one), grid
+(device time of one kind of kernel in many cases), all (of those for the CPU). On a GPU: `--device cuda`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import attention_grid, ops, tables, vision, workloads
-from .engines import ENGINES, REDUCE_OVERHEAD
+from . import attention_grid, ops, patches, tables, vision, workloads
+from .engines import ENGINES, REDUCE_OVERHEAD, TUNED
 from .runner import CACHES, Record, Runner, load
 from .surroundings import objections
 
@@ -59,7 +59,8 @@ def _with_graphs(args: argparse.Namespace, engines: Sequence[str]) -> Sequence[s
 def compile_time(args: argparse.Namespace, runner: Runner) -> None:
     """Seconds of the first call: on a new machine (the smallest graph), where other programs ran before, with a filled disk cache."""
     names = _chosen(
-        ("small_graph", *workloads.MODELS, *vision.NETWORKS), args.only or ("small_graph", *workloads.MODELS)
+        ("small_graph", *workloads.MODELS, *patches.NETWORKS, *vision.NETWORKS),
+        args.only or ("small_graph", *workloads.MODELS),
     )
     requests = [{**_common(args, "compile_time"), "workload": name, "train": args.train} for name in names]
     for cache in args.cache:
@@ -145,6 +146,22 @@ def grid(args: argparse.Namespace, runner: Runner) -> None:
     print("\n".join(attention_grid.table(records)))
 
 
+def max_autotune(args: argparse.Namespace, runner: Runner) -> None:
+    """Models under each compiler's default and its tuned mode: steady state, first calls, and each mode beside the better of torch.compile's."""
+    requests = []
+    for suite, names in workloads.TUNED.items():
+        for dtype in ("float32", "bfloat16") if suite == "transformers" else ("float32",):
+            if not args.dtype or dtype == args.dtype:
+                chosen = [_model(args, "steady_state", name, False, suite) for name in _chosen(names, args.only)]
+                requests += [{**request, "dtype": dtype, "format": dtype, "tf32": True} for request in chosen]
+    records = runner.run(requests, engines=args.engines or TUNED)
+    tables.table(records, args.figure, unit=1e3, title=f"ms per call ({args.figure})")
+    tables.beside_best(records, args.figure)
+    tables.table(records, "first", title="first call, s", beside_eager=False, digits=2)
+    tables.errors(records, "largest relative error beside eager")
+    tables.kernels(records)
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "grid": grid,
     "overhead": overhead,
@@ -154,6 +171,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "memory": memory,
     "bandwidth": bandwidth,
     "cudagraphs": cudagraphs,
+    "max_autotune": max_autotune,
 }
 CPU = ("overhead", "compile_time", "steady_state", "models", "memory")
 

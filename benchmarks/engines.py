@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 ENGINES = ("eager", "torch.compile", "flambeau")
+#: torch.compile's two modes beside ours; without CUDA graphs, so that kernels alone make the difference.
+TUNED = (*ENGINES, "torch.compile/max-autotune-no-cudagraphs", "flambeau/max-autotune-no-cudagraphs")
 REDUCE_OVERHEAD = ("eager", "torch.compile/reduce-overhead", "flambeau/reduce-overhead")
 
 

@@ -226,6 +226,23 @@ def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
     print()
 
 
+def beside_best(records: Sequence[Record], figure: str = "median") -> None:
+    """Print how much faster each engine of ours is than torch.compile in the best of the modes that were measured."""
+    rows = {} if objections(records) else rows_of(records)
+    engines = engines_of(records)
+    peers = [engine for engine in engines if engine.startswith("torch.compile")]
+    for engine in (name for name in engines if name.startswith("flambeau")):
+        ratios = {}
+        for label, row in rows.items():
+            best = min((row[peer][figure] for peer in peers if figure in row.get(peer, {})), default=None)
+            if best is not None and figure in row.get(engine, {}):
+                ratios[label] = best / row[engine][figure]
+        if ratios:
+            mean = geometric_mean(list(ratios.values()))
+            print(f"{engine}: {mean:.3f}x the best of {', '.join(peers)} over {len(ratios)} workloads")
+            print(f"  {_named(ratios, '{:.2f}x')}")
+
+
 def bandwidth(records: Sequence[Record]) -> None:
     """Print bytes, device time, rate and share of the copy bandwidth of each op under each engine."""
     if _refused(records, "memory-bound ops"):

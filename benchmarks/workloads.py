@@ -1,4 +1,4 @@
-"""What is measured: op-level workloads, attention with masks, the models of `tests.models.zoo`, and torchvision's convolutional networks.
+"""What is measured: op-level workloads, attention with masks, the models of `tests.models.zoo`, networks over patches, and torchvision's convolutional networks.
 
 In: a name, the device, the scale, the number format. Out: a callable and the arguments of one call, made from a fixed seed on
 that device.
@@ -15,7 +15,7 @@ from tests.models import zoo
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import attention, ops, vision
+from . import attention, ops, patches, vision
 
 #: The models of published architectures.
 TRANSFORMERS = (
@@ -33,6 +33,19 @@ SUITES: dict[str, tuple[str, ...]] = {
     "ops": GPU_OPS,
     "vision": tuple(vision.NETWORKS),
     "attention": tuple(attention.ATTENTION),
+}
+#: The models under ``mode="max-autotune-no-cudagraphs"``: transformers in float32 with TF32 and in bfloat16, the others in the former.
+TUNED = {
+    "transformers": ("bert", "gpt2", "vit", "deit", "whisper"),
+    "others": (
+        "tv_resnet50",
+        "tv_vgg16",
+        "tv_squeezenet1_1",
+        "tv_regnet_y_400mf",
+        "tv_efficientnet_b0",
+        "convmixer",
+        "mixer",
+    ),
 }
 TRAINABLE = (*TRANSFORMERS, *SMALL, "gan")
 MODELS = tuple(zoo.ZOO)
@@ -109,7 +122,7 @@ def make(
     """A workload by name.
 
     Args:
-        name: one of `OPS`, `MODELS`, `attention.ATTENTION` or `vision.NETWORKS`.
+        name: one of `OPS`, `MODELS`, `attention.ATTENTION`, `patches.NETWORKS` or `vision.NETWORKS`.
         train: for a model, forward and backward of its loss.
         scale: for a model, "tiny", "small" or "real".
         device: where its tensors live: "cpu" or "cuda".
@@ -121,8 +134,8 @@ def make(
         if name in ops.OPS:
             program = ops.OPS[name](factor)
             return Workload(program.function, program.args, program=program)
-        if name in vision.NETWORKS:
-            model, images = vision.make(name, scale)
+        if name in vision.NETWORKS or name in patches.NETWORKS:
+            model, images = (vision if name in vision.NETWORKS else patches).make(name, scale)
             case = zoo.Case(model, {"images": images}, lambda r: [r], lambda r: r.float().square().mean())
             positional = True
         elif name in attention.ATTENTION:

@@ -159,6 +159,13 @@ def test_no_table_of_a_run_under_load(
     assert surroundings.objections([{"workload": "gpt2", "engine": "eager", "median": 3.0}]) == []
 
 
+def test_tuned_modes_are_held_against_the_best_of_the_peers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the modes that torch.compile was measured in, the faster one counts, row by row."""
+    times = {"torch.compile": 3.0, "torch.compile/max-autotune-no-cudagraphs": 4.0, "flambeau": 1.5}
+    tables.beside_best([{**QUIET, "engine": engine, "median": median} for engine, median in times.items()])
+    assert "flambeau: 2.000x the best of" in capsys.readouterr().out
+
+
 def test_a_measurement_notes_its_spread_and_surroundings() -> None:
     """Quartiles around the median, and what other processes took."""
     found = clock.seconds_per_call(lambda: sum(range(1000)), "cpu", 0.05)
