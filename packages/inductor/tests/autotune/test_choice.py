@@ -6,9 +6,11 @@ import measuring
 import pytest
 import torch
 import torch.nn.functional as F
+from attrs import evolve
 from tracing import convolved_on_cuda, traced_on_cuda
 
 from flambeau_inductor.autotune import choice, questions
+from flambeau_inductor.devices import CUDA, registry
 from flambeau_inductor.pipeline import compile_graph
 
 
@@ -224,3 +226,26 @@ def test_few_rows_of_float32_are_multiplied_exactly():
 
 def test_a_weight_across_the_terms_stays_with_the_library():
     assert gemms((meta(1, 4096), meta(4096, 4096)), lambda x, w: (x @ w).sigmoid()) == 0
+
+
+def grouped(x, w, offsets):
+    gate, up = torch._grouped_mm(x, w.transpose(1, 2), offs=offsets).chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+GROUPS = (meta(4096, 768), meta(4, 1536, 768), meta(4, dtype=torch.int32))
+
+
+def test_grouped_products_stay_with_a_library_that_has_a_kernel_for_them(monkeypatch):
+    assert (gemms(GROUPS, grouped), gemms(GROUPS, grouped, gemm="generated")) == (0, 1)
+    libraries = evolve(CUDA.libraries, multiplies_groups=lambda device, dtype: False)
+    monkeypatch.setitem(registry._DEVICES._records, "cuda", evolve(CUDA, libraries=libraries))
+    assert gemms(GROUPS, grouped) == 1
+
+
+def test_grouped_products_are_measured_with_rows_in_all_groups(clock):
+    clock.seconds = in_order(1.0, 0.5)
+    assert gemms(GROUPS, grouped, max_autotune_gemm=True) == 1
+    library, own = clock.groups[0][:2]
+    assert [entry for entry in measuring.entries(own) if "even_groups" in entry] and measuring.gemms(own) == 1
+    assert measuring.gemms(library) == 0

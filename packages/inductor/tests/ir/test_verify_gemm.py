@@ -69,3 +69,36 @@ def test_rules(message):
         broken = _body(broken, outer=tuple(evolve(axis, size=axis.size * n) for axis, n in zip(broken.body.outer, (3, 1), strict=True)))  # fmt: skip
     with pytest.raises(VerifyError, match=message):
         verify_gemm(broken)
+
+
+def gated():
+    """A grouped product of which both halves of the columns are multiplied with each other."""
+    given = (torch.ones(8, 16, dtype=torch.bfloat16), torch.ones(3, 16, 48, dtype=torch.bfloat16), torch.ones(3).int())
+
+    def function(x, w, ends):
+        gate, up = torch._grouped_mm(x, w, offs=ends).chunk(2, -1)
+        return gate * up
+
+    graph = lowered(traced(function, *given))
+    names: set[str] = set()
+    (gemm,) = form_gemms(schedule(graph, names=names), graph, _Take(), names).steps
+    verify_gemm(gemm)
+    return gemm
+
+
+BROKEN_GROUPS = {
+    "a second right operand without groups": lambda g: evolve(
+        g, offsets=None, right=evolve(g.right, sizes=(1, 16, 24))
+    ),
+    "3 groups with offsets": lambda g: evolve(g, offsets=evolve(g.offsets, dtype=torch.int64)),
+    "terms are in parts": lambda g: evolve(g, tile=evolve(g.tile, parts=2)),
+    "right operands of sizes": lambda g: evolve(g, second=evolve(g.second, sizes=(3, 16, 8))),
+    "operands of sizes": lambda g: evolve(g, right=evolve(g.right, sizes=(3, 8, 24)), second=None),
+    "which nobody computes": lambda g: evolve(g, second=None),
+}
+
+
+@pytest.mark.parametrize("message", BROKEN_GROUPS)
+def test_rules_of_groups(message):
+    with pytest.raises(VerifyError, match=message):
+        verify_gemm(BROKEN_GROUPS[message](gated()))

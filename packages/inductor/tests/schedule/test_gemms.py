@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 from attrs import evolve
 from tracing import lowered, traced
 
@@ -14,6 +15,7 @@ from flambeau_inductor.ir.kernel import Gemm, GemmTile, KernelBody
 from flambeau_inductor.ir.loops import Extern
 from flambeau_inductor.ir.scalar import load, transform
 from flambeau_inductor.ir.text import gemm_text
+from flambeau_inductor.ir.verify_gemm import verify_gemm
 from flambeau_inductor.schedule import Schedule, schedule
 from flambeau_inductor.schedule.gemms import form_gemms, read_product
 from flambeau_inductor.schedule.steps import check_order, step_reads, step_writes
@@ -183,3 +185,48 @@ def test_an_operand_is_computed_only_from_what_is_still_there(overwritten):
     assert kinds(found) == ([KernelBody, KernelBody, Gemm] if overwritten else [Gemm])
     assert choose.seen[0].makers == (() if overwritten else (maker,))
     assert w in step_reads(found[-1]) or overwritten
+
+
+def grouped(after):
+    """The steps of a grouped product of 5 groups, 70 rows and 72 columns with ``after`` it."""
+    inputs = [r(70, 48, dtype=torch.bfloat16), r(5, 48, 72, dtype=torch.bfloat16), torch.ones(5, dtype=torch.int32)]
+    return formed(lambda x, w, ends: after(torch._grouped_mm(x, w, offs=ends)), *inputs)
+
+
+GATED = {
+    "gate and up": lambda y: F.silu(y[:, :36]) * y[:, 36:],
+    "up and gate": lambda y: F.silu(y[:, 36:]) * y[:, :36],
+    "heads": lambda y: (y.view(70, 2, 4, 9)[:, 0] * y.view(70, 2, 4, 9)[:, 1]).relu(),
+}
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_both_halves_of_the_columns_are_computed_side_by_side(name):
+    (gemm,) = grouped(GATED[name])
+    verify_gemm(gemm)
+    assert gemm.second is not None and int(gemm.right.sizes[2]) == 36 and len(step_writes(gemm)) == 1
+    assert "%sum, %second_sum = gemm(" in gemm_text(gemm) and "groups up to" in gemm_text(gemm)
+
+
+UNGATED = {
+    "pieces that are no halves": lambda y: y[:, :36] * y[:, 18:54],
+    "halves of the rows": lambda y: y[:35] * y[35:],
+    "one half": lambda y: y[:, :36].relu(),
+    "interleaved": lambda y: F.silu(y[:, ::2]) * y[:, 1::2],
+    "halves against each other": lambda y: y[:, :36] * y[:, 36:].flip(1),
+    "the result leaves": lambda y: (y, y[:, :36] * y[:, 36:]),
+    "rows of others": lambda y: y[:, :36] * y[:, 36:].flip(0),
+}
+
+
+@pytest.mark.parametrize("name", UNGATED)
+def test_what_is_not_both_halves_comes_after_the_product(name):
+    gemm, *after = grouped(UNGATED[name])
+    assert isinstance(gemm, Gemm) and gemm.second is None and kinds(after) == [KernelBody]
+
+
+def test_grouped_products_of_other_kinds_stay_with_the_library():
+    x, ends = r(48, 64, dtype=torch.bfloat16), torch.ones(5, dtype=torch.int32)
+    assert kinds(formed(lambda x, y, e: torch._grouped_mm(x, y, offs=e), x.t(), x, ends)) == [Extern]
+    w = r(1, 64, 16, dtype=torch.bfloat16)
+    assert kinds(formed(lambda x, y, e: torch._grouped_mm(x, y, offs=e), x, w, ends[:1])) == [Extern]

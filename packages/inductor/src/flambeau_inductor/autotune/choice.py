@@ -17,6 +17,7 @@ from flambeau_runtime.timing import start
 
 from ..codegen.triton.errors import UnsupportedKernel
 from ..codegen.triton.templates import product_kernel
+from ..codegen.triton.templates.gemv import FEWEST_ROWS
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.graph import Graph
@@ -171,7 +172,7 @@ def _certain(candidate: Candidate) -> GemmTile | None:
 
 def _waits_for_weights(product: Product) -> bool:
     """Whether rows are so few, and the weight so large, that reading the weight is all that takes time; its rows run along the terms."""
-    if product.is_convolution or product.is_open or not isinstance(product.right, Ref):
+    if product.is_convolution or product.is_grouped or product.is_open or not isinstance(product.right, Ref):
         return False
     batch, m, n, k = product.sizes
     rows = _ALONE if product.right.dtype.itemsize > 2 else _WITH_WHAT_FOLLOWS
@@ -185,6 +186,9 @@ def _is_far_faster(product: Product) -> bool:
     if product.is_convolution:
         # The library has dozens of kernels for them, of which no model says how fast they are.
         return isinstance(product.left, Window) and _is_of_colours(product.left, product.sizes[2])
+    libraries = device_of(product.left.device).libraries
+    if product.is_grouped and not libraries.multiplies_groups(product.left.device, product.left.dtype):
+        return bool(_tiles(product, certain=True))
     problem, device = problem_of(product), device_facts(product.left.device)
     library = tiles.library_seconds(problem, device)
     tuning = device.tuning
@@ -208,7 +212,8 @@ def _tiles(product: Product, *, certain: bool = False) -> list[GemmTile]:
     """The tiles that a product may be computed in, best first. ``certain``: of kernels of many rows none that compute an operand."""
     many = product.sizes[1] > _COMPUTED_ROWS
     exact = _is_exact(product) or (certain and many and isinstance(product.right, Computed))
-    return tiles.candidates(problem_of(product), device_facts(product.left.device), exact=exact)
+    found = tiles.candidates(problem_of(product), device_facts(product.left.device), exact=exact)
+    return [tile for tile in found if tile.parts == 1 and tile.rows >= FEWEST_ROWS] if product.is_grouped else found
 
 
 def _is_exact(product: Product) -> bool:
@@ -224,7 +229,7 @@ def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:
     """Whether Triton can express the epilogue."""
     product = candidate.product
     try:
-        product_kernel(Gemm(product.left, product.right, candidate.body, tile))
+        product_kernel(Gemm(product.left, product.right, candidate.body, tile, product.offsets, product.second))
     except UnsupportedKernel:
         return False
     return True

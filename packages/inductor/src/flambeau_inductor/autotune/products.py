@@ -6,16 +6,22 @@ thousand rows is asked for those of 1,024 too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from attrs import evolve
 
 from flambeau_runtime import Artifact
 
 from ..codegen.tunable import bucket
 from ..config import Config
 from ..devices import device_facts
+from ..expr import Symbol, floor_div
 from ..ir.graph import Graph
 from ..ir.kernel import Computed, GemmTile, KernelBody, Store, Window
-from ..ir.scalar import Scalar, walk
+from ..ir.layout import Buffer, Ref
+from ..ir.loops import Axis
+from ..ir.scalar import Scalar, index_value, walk
 from ..schedule import Step
 from ..schedule.gemms import Candidate
 from ..schedule.nest import values
@@ -27,7 +33,11 @@ from .tiles import Problem, fits, neighbours
 
 def problem_of(product: Product) -> Problem:
     """What the model of tiles knows of a product."""
-    return Problem(product.left, product.right, int(product.result.strides[1]))
+    right = product.right
+    if product.second is not None and isinstance(right, Ref):
+        # Both halves, as they lie.
+        right = evolve(right, sizes=(*right.sizes[:2], right.sizes[2] * 2))
+    return Problem(product.left, right, int(product.result.strides[1]))
 
 
 def question_of(candidate: Candidate, tiles: Sequence[GemmTile], config: Config, *, exact: bool = False) -> Question:
@@ -43,15 +53,27 @@ def question_of(candidate: Candidate, tiles: Sequence[GemmTile], config: Config,
     ]
     nothing = Graph((), (), (), (), candidate.buffers)
 
+    # Numbers that nobody gives a meaning would be groups without rows.
+    given = [] if product.offsets is None else [_even_groups(product, product.offsets, candidate.buffers)]
+
     def program(tile: GemmTile | None) -> Artifact | None:
         steps, buffers = (followed, {}) if tile is None else candidate.steps(tile, nothing, set())
-        return program_of(steps, {**candidate.buffers, **buffers}, wanted, config)
+        return program_of([*given, *steps], {**candidate.buffers, **buffers}, wanted, config)
 
     def around(tile: GemmTile | None) -> Iterable[GemmTile]:
         return () if tile is None else neighbours(problem, tile, device_facts(body.device))
 
     asked = f"{_product_text(product)} exact {exact} {_epilogue_text(body)}"
     return Question(body.name, asked, body.device, (None, *tiles), program, GemmTile, around)
+
+
+def _even_groups(product: Product, offsets: Ref, buffers: Mapping[str, Buffer]) -> KernelBody:
+    """A kernel that fills the offsets of a grouped product so that all groups have equally many rows."""
+    (groups,), rows = offsets.sizes, product.sizes[1]
+    axis = Axis(Symbol("i0", bound=groups), groups)
+    end = index_value(floor_div((axis.symbol + 1) * rows, groups), torch.int32)
+    store = Store(offsets.buffer, offsets.offset + axis.symbol * offsets.strides[0], end)
+    return KernelBody("even_groups", (axis,), (), (store,), (buffers[offsets.buffer],), (), offsets.device)
 
 
 def is_possible(tile: GemmTile, product: Product) -> bool:
@@ -72,7 +94,8 @@ def _product_text(product: Product) -> str:
     right = product.right
     made = _value_text([right.value]) if isinstance(right, Computed) else ""
     window = (left.taps, left.stride, left.padding, left.dilation) if isinstance(left, Window) else ()
-    return f"{product.call.op} {scales} {problem.dtype} {sizes} {sides} {problem.is_aligned} {window} {made}"
+    groups = f" {bucket(problem.matrices)} groups, {len(product.operands)} operands" if product.is_grouped else ""
+    return f"{product.call.op} {scales} {problem.dtype} {sizes} {sides} {problem.is_aligned} {window} {made}{groups}"
 
 
 def _epilogue_text(body: KernelBody) -> str:

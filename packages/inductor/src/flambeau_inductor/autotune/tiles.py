@@ -102,6 +102,11 @@ class Problem:
         return batch, m, int(self.right.sizes[2]), k
 
     @property
+    def matrices(self) -> int:
+        """How many right matrices there are: one for each batch, or for each group of rows."""
+        return hint(self.right.sizes[0])
+
+    @property
     def flops(self) -> float:
         """Multiplications and additions."""
         batch, m, n, k = self.sizes
@@ -112,7 +117,7 @@ class Problem:
         """Of operands and results."""
         batch, m, n, k = self.sizes
         left = int(self.left.image.layout().numel) if isinstance(self.left, Window) else batch * m * k
-        return (left + batch * m * n) * self.dtype.itemsize + batch * k * n * self.source.dtype.itemsize
+        return (left + batch * m * n) * self.dtype.itemsize + self.matrices * k * n * self.source.dtype.itemsize
 
     def sides(self, tile: GemmTile) -> tuple[Side | WindowSide, Side]:
         """Both operands in blocks, which the hardware fetches where it can."""
@@ -254,7 +259,8 @@ def library_seconds(problem: Problem, device: Facts) -> float:
     each, made = problem.dtype.itemsize, 0.0
     if isinstance(problem.right, Computed):
         made = LAUNCH_SECONDS + batch * k * n * (problem.source.dtype.itemsize + each) / device.bandwidth
-    return made + max(problem.flops / rate, batch * (m * k + m * n + k * n) * each / device.bandwidth)
+    elements = batch * (m * k + m * n) + problem.matrices * k * n
+    return made + max(problem.flops / rate, elements * each / device.bandwidth)
 
 
 def _rate(dtype: torch.dtype, device: Facts) -> float:

@@ -27,6 +27,10 @@ def _exact() -> bool:
     return False
 
 
+def _one_by_one(device: torch.device, dtype: torch.dtype) -> bool:
+    return False
+
+
 @frozen
 class Reduced:
     """A reduction as far as it decides about splitting: ``results``, elements for each (``work``), whether neighbours in memory belong to
@@ -110,6 +114,7 @@ class Libraries:
     bias also does an activation. ``leaves_narrow_idle``: products with few results leave most multiprocessors idle.
     ``attention_reads_strides``: attention takes operands in any aligned strides. ``products_want_rows_aligned``: products whose rows are no multiples of 16
     bytes have no fast kernels. ``packs_weights``: products and convolutions have faster calls for weights in a form of their own.
+    ``multiplies_groups``: whether grouped products of a dtype are one kernel; else they are one product after the other, and the host waits for their sizes.
     ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in force.
     """
 
@@ -124,6 +129,7 @@ class Libraries:
     attention_reads_strides: bool = False
     products_want_rows_aligned: bool = False
     packs_weights: bool = False
+    multiplies_groups: Callable[[torch.device, torch.dtype], bool] = _one_by_one
     rounds_products: Callable[[], bool] = _exact
     rounds_convolutions: Callable[[], bool] = _exact
 

@@ -96,8 +96,8 @@ class KernelBody:
     launch: Hashable | None = None
 
 
-#: The name under which the body of a ``Gemm`` finds a sum, of float32.
-SUM = "sum"
+#: The names under which the body of a ``Gemm`` finds a sum, and the sum over its second right operand, of float32.
+SUM, SECOND_SUM = "sum", "second_sum"
 
 
 @frozen
@@ -189,12 +189,18 @@ class Gemm:
     ``left`` is (batch, m, k) and ``right`` (batch, k, n), of one floating type; a batch of one is a plain product, a window a convolution. ``body`` is a kernel over two
     axes without inner ones, the rows of all batches and the columns, whose statements read the sum at their point as ``reduced(SUM, float32)``.
     ``tile`` says which block of results a program has at a time.
+
+    With ``offsets`` (int32, one for each group) it is a grouped product: ``left`` is (1, m, k) and ``right`` (groups, k, n), and the rows from the offset before a group's to
+    its own (from 0 for the first) are multiplied with that group's matrix. The sums of rows behind the last offset are 0. ``second`` is another right
+    operand of a grouped product, like ``right``; its sums are ``reduced(SECOND_SUM, float32)``.
     """
 
     left: Ref | Window
     right: Ref | Computed
     body: KernelBody
     tile: GemmTile
+    offsets: Ref | None = None
+    second: Ref | None = None
 
     @property
     def name(self) -> str:
@@ -219,7 +225,8 @@ class Gemm:
     @property
     def reads(self) -> tuple[str, ...]:
         """The buffers that it reads."""
-        operands = (*operand_reads(self.left), *operand_reads(self.right))
+        more = (ref.buffer for ref in (self.offsets, self.second) if ref is not None)
+        operands = (*operand_reads(self.left), *operand_reads(self.right), *more)
         found = [*operands, *(n.buffer for s in self.body.statements for n in loads(s.value))]
         return tuple(dict.fromkeys(found))
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..devices import device_of
 from ..expr import Expr, render
 from .graph import Graph, ScalarInput, TensorInput
-from .kernel import SUM, Gemm, KernelBody, Reduce, ScanStep, Statement, Store, Window
+from .kernel import SECOND_SUM, SUM, Gemm, KernelBody, Reduce, ScanStep, Statement, Store, Window
 from .layout import Buffer, Layout, Ref
 from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, Template
 from .scalar import dtype_text, index_text, scalar_text
@@ -121,4 +121,7 @@ def gemm_text(gemm: Gemm) -> str:
     """A product with its epilogue: the operands, the tile, the kernel over points."""
     tile = gemm.tile
     blocks = f"tile {tile.rows} x {tile.columns} x {tile.terms}, {tile.num_warps} warps, {tile.num_stages} stages"
-    return f"%{SUM} = gemm({_argument(gemm.left)}, {_argument(gemm.right)}) in {blocks}\n{kernel_text(gemm.body)}"
+    rights = gemm.right if gemm.second is None else (gemm.right, gemm.second)
+    groups = "" if gemm.offsets is None else f", groups up to {_argument(gemm.offsets)}"
+    names = f"%{SUM}" if gemm.second is None else f"%{SUM}, %{SECOND_SUM}"
+    return f"{names} = gemm({_argument(gemm.left)}, {_argument(rights)}{groups}) in {blocks}\n{kernel_text(gemm.body)}"

@@ -3,7 +3,8 @@
 In: a ``Gemm``. Out: nothing, or ``VerifyError`` naming the broken rule with the product.
 
 Rules: operands are of one floating type and their sizes fit; the kernel over points goes over the rows of all batches and the columns, and does nothing but
-store what it makes of the sum at each point; a window's points are those that its image, taps, stride, padding and dilation give.
+store what it makes of the sum at each point; a window's points are those that its image, taps, stride, padding and dilation give; a grouped product has an offset
+for each matrix, and none else has a second right operand.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import torch
 
 from ..errors import VerifyError
-from .kernel import SUM, Gemm, Store, Window
+from ..expr import ONE
+from .kernel import SECOND_SUM, SUM, Computed, Gemm, Store, Window
 from .scalar import walk
 from .text import gemm_text
 
 
 def verify_gemm(gemm: Gemm) -> None:
     """Check one product; raises VerifyError."""
-    for broken in (_operands(gemm), _points(gemm), _window(gemm.left) if isinstance(gemm.left, Window) else ""):
+    window = _window(gemm.left) if isinstance(gemm.left, Window) else ""
+    for broken in (_operands(gemm), _groups(gemm), _points(gemm), window):
         if broken:
             error = VerifyError(broken)
             error.add_context(f"checking\n{gemm_text(gemm)}")
@@ -30,7 +33,21 @@ def _operands(gemm: Gemm) -> str:
     if left.dtype is not right.dtype or not left.dtype.is_floating_point:
         return f"a product of {left.dtype} and {right.dtype}"
     (batch, _, k), (others, terms, _) = left.sizes, right.sizes
+    others = others if gemm.offsets is None else ONE
     return "" if (batch, k) == (others, terms) else f"operands of sizes {left.sizes} and {right.sizes}"
+
+
+def _groups(gemm: Gemm) -> str:
+    offsets, second, right = gemm.offsets, gemm.second, gemm.right
+    if offsets is None:
+        return "" if second is None else "a second right operand without groups"
+    if offsets.dtype is not torch.int32 or offsets.sizes != right.sizes[:1] or isinstance(gemm.left, Window):
+        return f"{right.sizes[0]} groups with offsets {offsets.sizes} of {offsets.dtype}"
+    if gemm.tile.parts != 1 or isinstance(right, Computed):
+        return "groups whose terms are in parts, or whose matrices are computed"
+    if second is not None and (second.sizes, second.dtype) != (right.sizes, right.dtype):
+        return f"right operands of sizes {right.sizes} and {second.sizes}"
+    return ""
 
 
 def _points(gemm: Gemm) -> str:
@@ -42,7 +59,8 @@ def _points(gemm: Gemm) -> str:
         if not isinstance(statement, Store) or statement.mode != "set" or statement.level != "outer":
             return "its kernel does more than to store what it computes at each point"
         read = [node for node in walk(statement.value) if node.kind == "reduced"]
-        if any(node.args[0] != SUM or node.dtype is not torch.float32 for node in read):
+        known = (SUM,) if gemm.second is None else (SUM, SECOND_SUM)
+        if any(node.args[0] not in known or node.dtype is not torch.float32 for node in read):
             return f"its kernel reads {read}, which nobody computes"
     return ""
 

@@ -17,7 +17,7 @@ from attrs import define, evolve, field, frozen
 from .. import expr as ex
 from ..expr import ONE, ZERO, Expr, Int, Symbol
 from ..ir.graph import Graph
-from ..ir.kernel import SUM, Gemm, GemmTile, KernelBody, Statement, Store, operand_reads
+from ..ir.kernel import SECOND_SUM, SUM, Gemm, GemmTile, KernelBody, Statement, Store, operand_reads
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Axis
 from ..ir.scalar import Scalar, constant, load, loads, op, reduced, transform
@@ -46,13 +46,16 @@ class Candidate:
     @property
     def alone(self) -> Candidate:
         """The product without what follows it."""
-        return evolve(self, epilogue=None, body=_alone(self.product, self.buffers))
+        whole = self.product if self.product.second is None else read_product(self.product.call)
+        assert whole is not None, "what was read once"
+        return evolve(self, product=whole, epilogue=None, body=_alone(whole, self.buffers))
 
     def steps(self, tile: GemmTile, graph: Graph, names: set[str]) -> tuple[list[Step], Mapping[str, Buffer]]:
         """The kernels that compute it in a tile, named beside ``names``, and the buffers between them."""
         body = self.body
         body = evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
-        gemm = Gemm(self.product.left, self.product.right, body, tile)
+        product = self.product
+        gemm = Gemm(product.left, product.right, body, tile, product.offsets, product.second)
         return ([gemm], {}) if tile.parts == 1 else in_parts(gemm, self.product.out, self.buffers, graph, names)
 
 
@@ -114,6 +117,7 @@ class _Former:
         if (
             not isinstance(ref, Ref)
             or product.is_convolution
+            or product.is_grouped
             or rows > MOST_ROWS
             or self.readers.get(ref.buffer) != [position]
         ):
@@ -168,15 +172,19 @@ class _Former:
             others = [other for other in users if other != user]
             if any(self.moved.get(other, other) <= at for other in others) or self._is_overwritten(product, first, at):
                 continue
-            body = _with_epilogue(product, epilogue, buffers, leaves or bool(others))
+            stays = leaves or bool(others)
+            body = _with_epilogue(product, epilogue, buffers, stays)
             if body is not None:
                 return user, at, Candidate(product, epilogue, body, buffers, makers)
+            halves = None if stays else _in_halves(product)
+            body = None if halves is None else _with_epilogue(halves, epilogue, buffers, stays)
+            if halves is not None and body is not None:
+                return user, at, Candidate(halves, epilogue, body, buffers, makers)
         return position, position, Candidate(product, None, _alone(product, buffers), buffers, makers)
 
     def _is_overwritten(self, product: Product, first: int, last: int) -> bool:
         """Whether a step between two positions writes over memory that the product reads."""
-        operands = (ref for ref in (product.left, product.right, product.bias) if ref is not None)
-        read = {_root(name, self.plan.buffers) for ref in operands for name in operand_reads(ref)}
+        read = {_root(name, self.plan.buffers) for ref in product.operands for name in operand_reads(ref)}
         between = (step for steps in self.steps[first : last + 1] for step in steps if step is not product.call)
         written = {_root(name, self.plan.buffers) for step in between for name in step_writes(step)}
         return not read.isdisjoint(written)
@@ -208,9 +216,26 @@ def _place(product: Product, axes: tuple[Axis, Axis], ref: Ref) -> Expr:
     return place
 
 
-def _result(product: Product, axes: tuple[Axis, Axis]) -> Scalar:
+def _in_halves(product: Product) -> Product | None:
+    """A grouped product whose columns are two halves that are computed side by side: what follows combines an element of each, as gated units do."""
+    right, (*_, n, _) = product.right, product.sizes
+    if not product.is_grouped or n % 2 or not isinstance(right, Ref):
+        return None
+    first = evolve(right, sizes=(*right.sizes[:2], Int(n // 2)))
+    second = evolve(first, offset=right.offset + right.strides[2] * (n // 2))
+    return evolve(product, right=first, second=second)
+
+
+def _sums(product: Product, own: Expr) -> dict[Expr, str]:
+    """The sums that belong to a point, by where the result has them; ``own`` is the point's place."""
+    if product.second is None:
+        return {own: SUM}
+    return {own: SUM, own + product.result.strides[2] * product.sizes[2]: SECOND_SUM}
+
+
+def _result(product: Product, axes: tuple[Axis, Axis], sums: str = SUM) -> Scalar:
     """What the library would have stored at a point."""
-    value = reduced(SUM, torch.float32)
+    value = reduced(sums, torch.float32)
     if product.alpha != 1:
         value = op("mul", value, constant(product.alpha, torch.float32))
     if product.bias is not None and product.beta != 0:
@@ -246,11 +271,11 @@ def _with_epilogue(
     points = _points(product, epilogue, axes)
     if points is None:
         return None
-    own = _place(product, axes, product.result)
-    result = _result(product, axes)
+    known = _sums(product, _place(product, axes, product.result))
+    results = {place: _result(product, axes, sums) for place, sums in known.items()}
 
     def replace(node: Scalar) -> Scalar | None:
-        return result if node.kind == "load" and node.buffer == product.out.name and node.index is own else None
+        return results.get(node.index) if node.kind == "load" and node.buffer == product.out.name else None
 
     statements: list[Statement] = [_kept(product, axes)] if stays else []
     for statement in epilogue.statements:
@@ -275,9 +300,9 @@ def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> 
         for node in loads(*values(statement))
         if node.buffer == product.out.name
     }
-    if len(found) != 1 or lines is None:
+    index = min(found, key=lambda index: index.lo, default=None)
+    if index is None or lines is None or found != set(_sums(product, index)):
         return None
-    (index,) = found
     steps: dict[Axis, int] = {}
     for axis in epilogue.outer:
         step = ex.coefficient(index, axis.symbol)
@@ -288,12 +313,16 @@ def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> 
     # Row-major: each axis steps over all of those behind it, and together they are all.
     total: Expr = ONE
     whole: Expr = ZERO
+    line = n if product.second is None else 2 * n
     for axis in ordered:
+        # A line of two halves is gone along for half of its length.
+        total = Int(line) if total is Int(n) else total
         if total is not Int(steps[axis]):
             return None
         total = total * axis.size
         whole = whole + axis.symbol * steps[axis]
-    if total is not product.rows * n or index is not whole:
+    total = Int(line) if total is Int(n) else total
+    if total is not product.rows * line or index is not whole:
         return None
     return {axis.symbol: _digit(*lines, steps[axis], axis.size, axis is ordered[-1]) for axis in ordered}
 
@@ -305,6 +334,8 @@ def _lines(product: Product, axes: tuple[Axis, Axis]) -> tuple[Expr, Expr, int] 
     steps = [
         int(stride) if size is not ONE else None for size, stride in zip(product.result.sizes, product.result.strides)
     ]
+    if product.second is not None:
+        n = 2 * n
     for strides, lines in (
         ((m * n, n, 1), (row, column, n)),
         # Groups of a convolution: each fills a part of every line.

@@ -23,13 +23,14 @@ aten = torch.ops.aten
 
 #: Sums of products of these are float32, as the library's are.
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-_CONVOLUTION = aten.convolution.default
+_CONVOLUTION, _GROUPED = aten.convolution.default, aten._grouped_mm.default
 
 
 @frozen
 class Product:
     """A library's product: ``result = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n); of one batch, m may be known at run time only;
-    ``result`` is all of ``out`` as (batch, m, n), and ``bias`` is expanded to that."""
+    ``result`` is all of ``out`` as (batch, m, n), and ``bias`` is expanded to that. With ``offsets`` it is a grouped product, whose right operands are those of
+    the groups; ``second`` is another one of the same kind (both as in ``Gemm``)."""
 
     call: Extern
     out: Buffer
@@ -39,6 +40,19 @@ class Product:
     bias: Ref | None = None
     alpha: float = 1.0
     beta: float = 1.0
+    offsets: Ref | None = None
+    second: Ref | None = None
+
+    @property
+    def operands(self) -> tuple[Ref | Window | Computed, ...]:
+        """All that it reads."""
+        found = (self.left, self.right, self.bias, self.offsets, self.second)
+        return tuple(operand for operand in found if operand is not None)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether rows are multiplied with the matrix of their group."""
+        return self.offsets is not None
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -68,7 +82,10 @@ def read_product(step: Step) -> Product | None:
     if read is None or not isinstance(step, Extern) or step.outs[0] is None or step.checks:
         return None
     out = step.outs[0]
-    parts: list[Layout | Ref] = [out.layout, *(arg for arg in step.args if isinstance(arg, Ref))]
+    parts: list[Layout | Ref] = [
+        out.layout,
+        *(arg for arg in step.args[: _MATRICES.get(step.op)] if isinstance(arg, Ref)),
+    ]
     if any(part.dtype is not out.layout.dtype for part in parts) or out.layout.dtype not in DTYPES:
         return None
     if not all(e.is_int for part in parts for e in (*part.strides, part.offset)):
@@ -98,6 +115,25 @@ def _matrices(call: Extern, out: Buffer) -> Product | None:
     result, bias = _in_batches(Ref.whole(out)), added[0] if added else None
     alpha, beta = map(float, scales)
     return Product(call, out, _in_batches(left), _in_batches(right), result, bias, alpha, beta)
+
+
+def _groups(call: Extern, out: Buffer) -> Product | None:
+    """Rows of one matrix in groups, each with a matrix of its own; all else that the operator does is left to the library."""
+    names = ("offs", "bias", "out_dtype")
+    given = {**dict(zip(names, call.args[2:])), **call.kwargs}
+    left, right = call.args[:2]
+    offsets, (result, left) = given.get("offs"), (_in_batches(Ref.whole(out)), _in_batches(left))
+    if given.get("bias") is not None or not isinstance(offsets, Ref) or offsets.dtype is not torch.int32:
+        return None
+    if (
+        len(call.args[0].sizes) != 2
+        or len(right.sizes) != 3
+        or not all(e.is_int for e in (*offsets.strides, offsets.offset))
+    ):
+        return None
+    groups = right.sizes[0]
+    fits = offsets.sizes == (groups,) and groups is not ONE
+    return Product(call, out, left, right, result, offsets=offsets) if fits else None
 
 
 def _in_batches(ref: Ref) -> Ref:
@@ -178,5 +214,8 @@ _READERS: Mapping[Any, Callable[[Extern, Buffer], Product | None]] = {
     aten.bmm.default: _matrices,
     aten.addmm.default: _matrices,
     aten.baddbmm.default: _matrices,
+    _GROUPED: _groups,
     _CONVOLUTION: _convolution,
 }
+#: How many arguments are of the result's type, where not all are.
+_MATRICES = {_GROUPED: 2}

@@ -63,6 +63,12 @@ def _rounds_convolutions() -> bool:
     return bool(torch.backends.cudnn.enabled and torch.backends.cudnn.conv.fp32_precision == "tf32")
 
 
+def _multiplies_groups(device: torch.device, dtype: torch.dtype) -> bool:
+    # Where no GPU is there, kernels are compiled for Hopper.
+    capability = torch.cuda.get_device_capability(device) if torch.cuda.is_available() else (9, 0)
+    return dtype is torch.bfloat16 and capability in ((9, 0), (10, 0), (10, 3))
+
+
 def _rounds_products() -> bool:
     return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
@@ -86,6 +92,7 @@ CUDA = register(
             leaves_narrow_idle=True,
             attention_reads_strides=True,
             products_want_rows_aligned=True,
+            multiplies_groups=_multiplies_groups,
             rounds_products=_rounds_products,
             rounds_convolutions=_rounds_convolutions,
         ),

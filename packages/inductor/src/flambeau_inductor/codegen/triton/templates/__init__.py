@@ -11,7 +11,7 @@ from ....ir import templates
 from ....ir.kernel import Gemm
 from ....ir.loops import Template
 from ...kernel import GeneratedKernel, with_shared_sources
-from . import attention, gemm, gemv
+from . import attention, gemm, gemv, grouped
 
 #: Kind -> who writes it under a given name.
 _WRITERS: dict[str, Callable[[Template, str], GeneratedKernel]] = {
@@ -33,6 +33,8 @@ def generate_gemms(gemms: Sequence[Gemm]) -> list[GeneratedKernel]:
 
 def product_kernel(product: Gemm) -> GeneratedKernel:
     """The kernel of one product. Raises UnsupportedKernel where its epilogue holds what Triton cannot express."""
+    if product.offsets is not None:
+        return grouped.grouped_kernel(product)
     few = product.tile.rows < gemv.FEWEST_ROWS
     return gemv.gemv_kernel(product) if few else gemm.gemm_kernel(product)
 

@@ -34,6 +34,8 @@ def kernel_of(
     ``helpers`` the support functions that lines call."""
     name = f"triton_gemm_{gemm.name.removeprefix('fused_')}"
     operands = {**pointers_of("left", gemm.left), **pointers_of("right", gemm.right)}
+    for parameter, ref in (("second", gemm.second), ("offsets", gemm.offsets)):
+        operands |= {} if ref is None else pointers_of(parameter, ref)
     dtypes = {parameter: dtype for parameter, (_, dtype) in operands.items()}
     dtypes |= {pointer: points.dtypes[buffer] for buffer, pointer in points.pointers.items()}
     numbers = scalar_types(points.body)
@@ -52,6 +54,8 @@ def kernel_of(
     batch, m, k = (hint(size) for size in gemm.left.sizes)
     n = int(gemm.right.sizes[2])
     source = gemm.right.source if isinstance(gemm.right, Computed) else gemm.right
+    rights = 1 if gemm.second is None else 2
+    matrices = hint(source.sizes[0]) * rights
     return GeneratedKernel(
         name=name,
         source=f"{points.function.text(epilogue)}\n\n{main.text(name)}",
@@ -64,8 +68,8 @@ def kernel_of(
         checks=("index out of range",) if points.asserts else (),
         meta={
             **compiled,
-            "bytes": _bytes(batch * m * k, gemm.left.dtype) + _bytes(batch * k * n, source.dtype) + _moved(points),
-            "flops": 2 * batch * m * n * k,
+            "bytes": _bytes(batch * m * k, gemm.left.dtype) + _bytes(matrices * k * n, source.dtype) + _moved(points),
+            "flops": 2 * batch * m * n * k * rights,
             "origins": list(gemm.origins),
         },
         kernels=(points.kernel,),

@@ -12,7 +12,7 @@ import torch
 
 from .... import kernel_ir as kir
 from ....expr import walk as parts_of
-from ....ir.kernel import SUM, KernelBody, Store
+from ....ir.kernel import SECOND_SUM, SUM, KernelBody, Store
 from ....ir.scalar import expressions, walk
 from ....kernel_ir import Kernel, Variable, position
 from ...tiling import Space, Tile
@@ -35,15 +35,23 @@ _SUMS, _ROW, _ROWS, _COLUMN = (
     position("rows"),
     position("column"),
 )
+#: What comes behind the block of sums where there are two right operands.
+_SECOND = Variable("others", _BLOCK, torch.float32)
 _LISTED, _EXISTS = position("yi", "y"), Variable("ymask", frozenset({"y"}), torch.bool)
 
 
 class Points:
     """``uneven`` are the tiles ("y", "x") whose blocks go beyond the end; ``sides`` the sides of a block by tile; ``listed`` says that rows
-    are given one by one."""
+    are given one by one, ``two`` that there are two blocks of sums."""
 
     def __init__(
-        self, body: KernelBody, uneven: Iterable[str], sides: tuple[tuple[str, int], ...], *, listed: bool = False
+        self,
+        body: KernelBody,
+        uneven: Iterable[str],
+        sides: tuple[tuple[str, int], ...],
+        *,
+        listed: bool = False,
+        two: bool = False,
     ) -> None:
         if len({buffer.storage for buffer in body.buffers}) < len(body.buffers):
             raise UnsupportedKernel("an epilogue over memory that it shares")
@@ -61,7 +69,8 @@ class Points:
         }
         if listed:
             self._masks["y"] = _EXISTS
-        self._given = (_SUMS, _LISTED, _EXISTS, _COLUMN) if listed else (_SUMS, _ROW, _ROWS, _COLUMN)
+        sums = (_SUMS, _SECOND) if two else (_SUMS,)
+        self._given = (*sums, *((_LISTED, _EXISTS, _COLUMN) if listed else (_ROW, _ROWS, _COLUMN)))
         self._listed = listed
         #: The function in the kernel IR.
         self.kernel = self._kernel(sides)
@@ -88,7 +97,7 @@ class Points:
         places = {tile.symbol: tile.prefix for tile in space.tiles}
         pointers = {name: kir.Pointer(pointer, self.dtypes[name]) for name, pointer in self.pointers.items()}
         emitter = Emitter(space, places, pointers, self.scalars, dict(self._masks), lambda node: "")
-        emitter.reduced[SUM] = _SUMS
+        emitter.reduced |= {SUM: _SUMS, SECOND_SUM: _SECOND}
         straight = Plan((0,) * len(body.statements), {})
         statements = Statements(body, space, straight, Config(dict(sides), 1), (), self.dtypes, False, emitter)
         for statement in body.statements:
