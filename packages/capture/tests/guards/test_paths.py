@@ -6,8 +6,8 @@ import pytest
 
 from flambeau_capture.guards import spec as gs
 from flambeau_capture.guards.check import Resolved, all_hold
-from flambeau_capture.guards.paths import Moved, leads_from, sources_of
-from flambeau_capture.sources.source import Attribute, Global, InstanceDict, Item, Local
+from flambeau_capture.guards.paths import Inside, Moved, leads_from, sources_of
+from flambeau_capture.sources.source import Attribute, Global, InstanceDict, Item, Local, roots_of
 
 LAYERS = Local("layers")
 FIRST, SECOND = Item(LAYERS, 0), Item(LAYERS, 1)
@@ -46,6 +46,10 @@ def test_what_does_not_come_by_the_start_stays():
     assert Moved(FIRST, SECOND).spec(spec) == spec
     assert Moved(FIRST, SECOND).path(LAYERS) is LAYERS
     assert not leads_from(LAYERS, FIRST) and leads_from(FIRST, LAYERS) and leads_from(FIRST, FIRST)
+    is_inside = Inside(FIRST)
+    for path in (inside(FIRST), FIRST, LAYERS, inside(SECOND), ELSEWHERE, LAYERS, FIRST):
+        assert is_inside(path) == leads_from(path, FIRST)
+    assert roots_of([inside(FIRST), ELSEWHERE, SECOND, FIRST]) == {LAYERS, ELSEWHERE}
 
 
 def test_moved_specs_are_checked_on_what_is_there():

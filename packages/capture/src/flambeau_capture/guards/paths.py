@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from ..sources.source import Source, Step, steps
+from ..sources.source import Source, Step
 from . import spec as gs
 
 
@@ -29,7 +29,31 @@ def sources_of(spec: gs.GuardSpec) -> tuple[Source, ...]:
 
 def leads_from(source: Source, start: Source) -> bool:
     """Whether a path is `start`, or goes on from there."""
-    return any(step is start for step in steps(source))
+    while source is not start:
+        if not isinstance(source, Step):
+            return False
+        source = source.base
+    return True
+
+
+class Inside:
+    """Whether paths are ``start`` or go on from there, for many of them: what they have in common is walked once."""
+
+    def __init__(self, start: Source) -> None:
+        self._known: dict[Source, bool] = {start: True}
+
+    def __call__(self, source: Source) -> bool:
+        known = self._known
+        walked = []
+        while source not in known:
+            walked.append(source)
+            if not isinstance(source, Step):
+                known[source] = False
+            else:
+                source = source.base
+        found = known[source]
+        known.update(dict.fromkeys(walked, found))
+        return found
 
 
 class Moved:

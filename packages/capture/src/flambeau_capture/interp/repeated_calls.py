@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from ..guards.check import Resolved, all_hold
-from ..guards.paths import Moved, leads_from, sources_of
+from ..guards.paths import Inside, Moved, leads_from, sources_of
 from ..guards.state import current_state
-from ..sources.source import Pinned, root_of, steps
+from ..sources.source import Pinned, roots_of, steps
 from ..values.base import MISSING, Value
 from ..values.tensor import TensorValue
 from ..values.walk import same_things
@@ -205,12 +205,9 @@ class RepeatedCalls(Part):
         if is_of(given.likenesses, source) or any(id(value.source) in above for value in seen):
             raise NotAlike
         self._refuse_methods(source)
-        guards = tuple(g for g in self.t.guards.specs if any(leads_from(path, source) for path in sources_of(g)))
-        wrapped = (
-            self.t.wrapper.wrapped[id(real)]
-            for real, _, path in self.t.wrapper.tensor_inputs
-            if leads_from(path, source)
-        )
+        inside = Inside(source)
+        guards = tuple(g for g in self.t.guards.specs if any(map(inside, sources_of(g))))
+        wrapped = (self.t.wrapper.wrapped[id(real)] for real, _, path in self.t.wrapper.tensor_inputs if inside(path))
         inputs = [value for value in wrapped if isinstance(value, TensorValue)]
         compared, made = {*inputs, *tensors_in(given.likenesses)}, set(nodes)
         others = [v for v in seen if isinstance(v, TensorValue) and v not in compared and v.node not in made]
@@ -221,8 +218,7 @@ class RepeatedCalls(Part):
 
     def _refuse_methods(self, source: Source) -> None:
         """Raises `NotAlike` where a guard is about a method bound to an object that the module leads to, which is named by itself."""
-        roots = {root_of(path) for guard in self.t.guards.specs for path in sources_of(guard)}
-        for root in roots:
+        for root in roots_of(path for guard in self.t.guards.specs for path in sources_of(guard)):
             owner = getattr(root.value, "__self__", None) if isinstance(root, Pinned) else None
             value = self.t.wrapper.wrapped.get(id(owner))
             if value is not None and value.source is not None and leads_from(value.source, source):

@@ -15,7 +15,7 @@ Read next: `guards/spec.py` (what is assumed about a source) and `guards/build.p
 from __future__ import annotations
 
 import builtins as _builtins
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -286,7 +286,23 @@ def steps(source: Source) -> Iterator[Source]:
 
 def root_of(source: Source) -> Source:
     """The root a path starts from."""
-    return next(iter(steps(source)))
+    while isinstance(source, Step):
+        source = source.base
+    return source
+
+
+def roots_of(sources: Iterable[Source]) -> set[Source]:
+    """The roots that paths start from. What several paths have in common is walked once."""
+    seen: set[Source] = set()
+    roots: set[Source] = set()
+    for source in sources:
+        while source not in seen:
+            seen.add(source)
+            if not isinstance(source, Step):
+                roots.add(source)
+                break
+            source = source.base
+    return roots
 
 
 def stored_item(container: Any, key: Any) -> Any:

@@ -26,7 +26,8 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -48,7 +49,7 @@ class Scalar:
     """One interned scalar value; see the module's table for ``kind`` and ``args``. ``key`` is stable between
     processes."""
 
-    __slots__ = ("__weakref__", "args", "dtype", "form", "key", "kind")
+    __slots__ = ("__weakref__", "args", "children", "dtype", "form", "key", "kind", "operands")
 
     kind: str
     args: tuple[Any, ...]
@@ -56,6 +57,10 @@ class Scalar:
     key: int
     #: Like ``key``, but equal for nodes that differ only in the buffers they read: equal layers of a model stay equal text.
     form: int
+    #: The scalar operands (an index read from memory is not among them).
+    children: tuple[Scalar, ...]
+    #: The same, and the definitions of indices read from memory: what has to be known first.
+    operands: tuple[Scalar, ...]
 
     def __repr__(self) -> str:
         return scalar_text(self)
@@ -68,13 +73,6 @@ class Scalar:
 
     def __deepcopy__(self, memo: object) -> Scalar:
         return self
-
-    @property
-    def children(self) -> tuple[Scalar, ...]:
-        """The scalar operands (an index read from memory is not among them; see ``indirect_scalars``)."""
-        if self.kind in ("op", "masked"):
-            return tuple(part for part in self.args if isinstance(part, Scalar))
-        return ()
 
     @property
     def op(self) -> str:
@@ -94,10 +92,18 @@ class Scalar:
 
 _TABLE: WeakValueDictionary[tuple[Any, ...], Scalar] = WeakValueDictionary()
 _LOCK = threading.Lock()
+_KIND_KEYS: dict[tuple[str, torch.dtype], int] = {}
+
+
+def _kind_key(kind: str, dtype: torch.dtype) -> int:
+    found = _KIND_KEYS.get((kind, dtype))
+    if found is None:
+        found = _KIND_KEYS[kind, dtype] = zlib.crc32(f"{kind}{dtype}".encode())
+    return found
 
 
 def _part_key(part: Any) -> int:
-    if isinstance(part, Scalar | Expr):
+    if isinstance(part, (Scalar, Expr)):
         return part.key
     if isinstance(part, float):
         return zlib.crc32(struct.pack("<d", part))
@@ -109,9 +115,15 @@ def _part_key(part: Any) -> int:
 def _part_form(part: Any) -> int:
     if isinstance(part, Scalar):
         return part.form
-    if isinstance(part, Expr) and any(symbol.definition is not None for symbol in ex.free_symbols(part)):
+    if isinstance(part, Expr) and _definitions(part):
         return 0
     return _part_key(part)
+
+
+def _definitions(e: Expr) -> tuple[Scalar, ...]:
+    """What is behind the indirect symbols of an index expression."""
+    found = [symbol for symbol in ex.free_symbols(e) if symbol.args[2] is not None]
+    return tuple(symbol.args[2] for symbol in sorted(found, key=attrgetter("key")))
 
 
 def _identity(part: Any) -> Any:
@@ -122,7 +134,7 @@ def _identity(part: Any) -> Any:
 
 
 def _intern(kind: str, args: tuple[Any, ...], dtype: torch.dtype) -> Scalar:
-    identity = (kind, dtype, *(_identity(part) for part in args))
+    identity = (kind, dtype, *(map(_identity, args) if kind == "constant" else args))
     found = _TABLE.get(identity)
     if found is not None:
         return found
@@ -131,9 +143,12 @@ def _intern(kind: str, args: tuple[Any, ...], dtype: torch.dtype) -> Scalar:
         if found is None:
             found = Scalar.__new__(Scalar)
             found.kind, found.args, found.dtype = kind, args, dtype
-            kind_key = zlib.crc32(f"{kind}{dtype}".encode())
-            found.key = hash((kind_key, *(_part_key(part) for part in args)))
-            found.form = hash((kind_key, *(_part_form(part) for part in (args[1:] if kind == "load" else args))))
+            kind_key = _kind_key(kind, dtype)
+            found.key = hash((kind_key, *map(_part_key, args)))
+            found.form = hash((kind_key, *map(_part_form, args[1:] if kind == "load" else args)))
+            found.children = found.operands = tuple(part for part in args if isinstance(part, Scalar))
+            if kind in ("load", "index"):
+                found.operands = _definitions(found.index)
             _TABLE[identity] = found
         return found
 
@@ -166,25 +181,26 @@ def parameter(name: str, dtype: torch.dtype) -> Scalar:
     return _intern("parameter", (name,), dtype)
 
 
-def op(name: str, *args: Any, dtype: torch.dtype | None = None) -> Scalar:
+def op(name: str, *args: Scalar, dtype: torch.dtype | None = None) -> Scalar:
     """Apply the scalar op ``name``; its dtype follows from the op's record unless the op takes one (``to_dtype``).
 
     Raises ValueError for an unknown op or the wrong number of operands.
     """
     record = scalar_op(name)
-    operands = [part for part in args if isinstance(part, Scalar)]
-    if len(operands) != record.arity:
-        raise ValueError(f"{name} takes {record.arity} operands, not {len(operands)}")
+    if len(args) != record.arity:
+        raise ValueError(f"{name} takes {record.arity} operands, not {len(args)}")
     if record.commutative:
         first, second, *rest = args
-        args = (*sorted((first, second), key=lambda s: s.form), *rest)
-    result = record.result([part.dtype for part in operands], dtype)
-    if name == "to_dtype" and operands[0].dtype is result:
-        return operands[0]
-    if name == "to_dtype" and operands[0].dtype is torch.int32 and result is torch.int64:
-        position = position_of(operands[0])
-        if position is not None:
-            return index_value(position)
+        if second.form < first.form:
+            args = (second, first, *rest)
+    result = record.result([part.dtype for part in args], dtype)
+    if name == "to_dtype":
+        if args[0].dtype is result:
+            return args[0]
+        if args[0].dtype is torch.int32 and result is torch.int64:
+            position = position_of(args[0])
+            if position is not None:
+                return index_value(position)
     folded = fold(name, args)
     if isinstance(folded, Expr):
         return index_value(folded, result)
@@ -230,41 +246,37 @@ def indirect(value: Scalar, size: Expr, *, wrap: bool = True, check: bool = True
     return Symbol(f"at{position.key & 0xFFFFFFFF:08x}", 0, max(hi, 0), bound=size, definition=position)
 
 
-def expressions(node: Scalar) -> Iterator[Expr]:
+def expressions(node: Scalar) -> tuple[Expr, ...]:
     """The index expressions of one node (not of its children)."""
-    if node.kind in ("load", "index"):
-        yield node.index
+    return (node.index,) if node.kind in ("load", "index") else ()
 
 
 def indirect_scalars(node: Scalar) -> tuple[Scalar, ...]:
     """The definitions behind indirect symbols in one node's own index expression."""
-    found: list[Scalar] = []
-    for e in expressions(node):
-        for symbol in sorted(ex.free_symbols(e), key=lambda s: s.key):
-            if symbol.definition is not None:
-                found.append(symbol.definition)
-    return tuple(found)
+    return node.operands if node.kind in ("load", "index") else ()
 
 
-def walk(*roots: Scalar) -> Iterator[Scalar]:
+def walk(*roots: Scalar) -> list[Scalar]:
     """Every distinct node below ``roots``, operands before users, indirect indices included."""
-    seen: set[Scalar] = set()
-    stack: list[tuple[Scalar, bool]] = [(root, False) for root in reversed(roots)]
+    done: dict[Scalar, None] = {}
+    begun: set[Scalar] = set()
+    stack = list(reversed(roots))
     while stack:
-        node, ready = stack.pop()
-        if ready:
-            yield node
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.append((node, True))
-        stack.extend((part, False) for part in reversed(node.children + indirect_scalars(node)))
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+        elif node in begun or not node.operands:
+            done[node] = None
+            stack.pop()
+        else:
+            begun.add(node)
+            stack += node.operands[::-1]
+    return list(done)
 
 
 def loads(*roots: Scalar) -> tuple[Scalar, ...]:
     """The distinct loads below ``roots``, indirect indices' loads included."""
-    return tuple(node for node in walk(*roots) if node.kind == "load")
+    return tuple([node for node in walk(*roots) if node.kind == "load"])
 
 
 def transform(
@@ -293,9 +305,12 @@ def transform(
         found = memo.get(node)
         if found is not None:
             return found
-        if node.kind in ("op", "masked"):
-            args = tuple(visit(part) if isinstance(part, Scalar) else part for part in node.args)
-            rebuilt = node if args == node.args else rebuild(node, args)
+        if node.children:
+            children = tuple(map(visit, node.children))
+            if children == node.children:
+                rebuilt = node
+            else:
+                rebuilt = masked(*children) if node.kind == "masked" else op(node.op, *children, dtype=node.dtype)
         elif node.kind == "load":
             rebuilt = load(node.buffer, visit_expr(node.index), node.dtype)
         elif node.kind == "index":

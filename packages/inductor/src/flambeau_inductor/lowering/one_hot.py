@@ -28,8 +28,9 @@ def sum_along(value: Scalar, axis: Expr, size: Expr) -> Scalar | None:
     chosen = _one(value, axis, size)
     if chosen is not None or value.op not in _SUMS or size.lo < 1:
         return chosen
-    parts = [_part(part, axis, size) for part in value.children]
-    return None if None in parts else sc.op(value.op, *parts)
+    found = [_part(part, axis, size) for part in value.children]
+    parts = [part for part in found if part is not None]
+    return sc.op(value.op, *parts) if len(parts) == len(found) else None
 
 
 def is_zero(value: Scalar) -> bool:
