@@ -3,7 +3,7 @@
 from importlib import import_module
 
 _FAMILIES = (
-    "activations", "copies", "factories", "indexing", "joins", "losses", "normalise", "pointwise", "pooling", "random", "reductions",
+    "activations", "copies", "depthwise", "factories", "indexing", "joins", "losses", "normalise", "pointwise", "pooling", "random", "reductions",
     "scatters", "views",
 )  # fmt: skip
 #: Importing a rule module registers its rules.

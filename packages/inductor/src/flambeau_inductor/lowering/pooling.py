@@ -71,7 +71,7 @@ def _are_whole(spans: Sequence[Span]) -> bool:
     return all(span.is_whole for span in spans) and math.prod(span.taps for span in spans) > _MOST_TAPS
 
 
-def _ready(g: Builder, a: TensorValue, spans: Sequence[Span], *, largest: bool = False) -> Plane:
+def ready(g: Builder, a: TensorValue, spans: Sequence[Span], *, largest: bool = False) -> Plane:
     """The planes of ``a``, which is stored where computing its elements in each window costs more than that."""
     n, times = len(spans), math.prod(span.rereads for span in spans)
     plane = Plane(a, n, largest=largest)
@@ -103,7 +103,7 @@ def _reads(g: Builder, result: int) -> bool:
     return any(user.target is not getitem or user.args[1] == result for user in readers)
 
 
-def _stored(g: Builder, val: Any, device: torch.device, at: Callable[[Index], Scalar]) -> TensorValue:
+def stored(g: Builder, val: Any, device: torch.device, at: Callable[[Index], Scalar]) -> TensorValue:
     result = g.lazy(g.exprs(val.shape), val.dtype, device, at)
     result.strides = g.wanted_strides(val)
     g.realise(result)
@@ -140,7 +140,7 @@ def _maximum(g: Builder, a: TensorValue, spans: Sequence[Span]) -> tuple[TensorV
     if not wants_index and _are_whole(spans):
         return g.reduce(a, range(a.rank - n, a.rank), "max", dtype=a.dtype, keepdim=True), None
     _check_taps(spans, _MOST_WITH_INDEX if wants_index else _MOST_TAPS)
-    plane = _ready(g, a, spans, largest=not wants_index and not _may_be_empty(spans))
+    plane = ready(g, a, spans, largest=not wants_index and not _may_be_empty(spans))
 
     other = _lowest(compute)
 
@@ -155,8 +155,8 @@ def _maximum(g: Builder, a: TensorValue, spans: Sequence[Span]) -> tuple[TensorV
             [_Element(flat(sizes, place[0]), place[1], plane.at(index[:-n], place, compute, other)) for place in places]
         )
 
-    values = _stored(g, vals[0], a.device, largest) if _reads(g, 0) else None
-    indices = _stored(g, vals[1], a.device, position) if wants_index else None
+    values = stored(g, vals[0], a.device, largest) if _reads(g, 0) else None
+    indices = stored(g, vals[1], a.device, position) if wants_index else None
     return values, indices
 
 
@@ -246,13 +246,13 @@ def _average(
         dims = range(a.rank - n, a.rank)
         return g.reduce(a, dims, "sum", dtype=a.dtype, keepdim=True, finish=lambda total: quotient(total, whole))
     _check_taps(spans, _MOST_TAPS)
-    plane = _ready(g, a, spans)
+    plane = ready(g, a, spans)
 
     def at(index: Index) -> Scalar:
         total = plane.combined(index[:-n], _places(spans, index[-n:]), compute, sc.constant(0, compute), _sum)
         return g.convert(quotient(total, index[-n:]), a.dtype)
 
-    return _stored(g, g.out, a.device, at)
+    return stored(g, g.out, a.device, at)
 
 
 def _divisors(spans: Sequence[Steps], padded: bool, override: int | None) -> Callable[[Index], Sequence[Expr]]:
@@ -310,7 +310,7 @@ def _gathered(
     if math.prod(span.holders for span in spans) > _MOST_TAPS:
         raise Decline("large windows")
     n, compute = len(spans), compute_dtype(dtype)
-    _ready(g, grad, spans)
+    ready(g, grad, spans)
     zero = sc.constant(0, compute)
 
     def at(index: Index) -> Scalar:
@@ -325,14 +325,14 @@ def _gathered(
         assert total is not None
         return g.convert(total, dtype)
 
-    return _stored(g, g.out, grad.device, at)
+    return stored(g, g.out, grad.device, at)
 
 
 def _to_largest(
     g: Builder, grad: TensorValue, a: TensorValue, spans: Sequence[Span], indices: TensorValue
 ) -> TensorValue:
     n = len(spans)
-    _ready(g, indices, spans)
+    ready(g, indices, spans)
     zero = sc.constant(0, compute_dtype(a.dtype))
 
     def part(index: Index, window: Index, value: Scalar) -> Scalar:

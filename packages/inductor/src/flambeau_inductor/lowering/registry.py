@@ -17,6 +17,10 @@ from ..ops.aten import Rule, Treatment, aten_op, declare, overloads_of, rows
 _Function = TypeVar("_Function", bound=Rule)
 
 
+#: The reason for calls that no kernel was expected of.
+LEFT = "left to the library"
+
+
 class Decline(Exception):
     """This call is better (or only) done by the library; the message is the reason."""
 

@@ -43,7 +43,7 @@ from .nested import Site, lower_nested
 from .positions import Checks
 from .products import aligned_rows
 from .provenance import Provenance
-from .registry import Decline, rule_for
+from .registry import LEFT, Decline, rule_for
 from .results import Results
 from .values import TensorValue, broadcast_index, canonical_index
 from .writes import call_writing
@@ -281,7 +281,7 @@ class _Lowering:
     def _lower(self, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         rule = rule_for(target)
         mark = len(self.builder.operations)
-        reason = "left to the library" if aten_op(target).treatment is Treatment.LIBRARY else "no rule"
+        reason = LEFT if aten_op(target).treatment is Treatment.LIBRARY else "no rule"
         if rule is not None:
             val = node.meta.get("val")
             reason = (
@@ -306,7 +306,8 @@ class _Lowering:
                         reason = reason or "kernels are switched off"
                 except Decline as decline:
                     reason = str(decline)
-                    logger.info(KERNEL_DECLINED, artifact="perf_hints", op=str(target), reason=reason)
+                    if reason != LEFT:
+                        logger.info(KERNEL_DECLINED, artifact="perf_hints", op=str(target), reason=reason)
                 except FlambeauInductorError:
                     raise
                 except Exception as error:

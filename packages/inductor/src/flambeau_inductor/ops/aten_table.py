@@ -46,7 +46,7 @@ declare(
     treatment=Treatment.LIBRARY,
 )  # fmt: skip
 # cuDNN and oneDNN choose by sizes, build and machine whether a result lies channels-last.
-declare("convolution", "convolution_backward", treatment=Treatment.LIBRARY, traits=Trait.CHOOSES_LAYOUT)
+declare("convolution_backward", treatment=Treatment.LIBRARY, traits=Trait.CHOOSES_LAYOUT)
 declare("scatter_reduce.two", treatment=Treatment.LIBRARY, traits=Trait.CHANGED_COPY)
 declare("as_strided_scatter", treatment=Treatment.LIBRARY, traits=Trait.BY_STRIDES)
 declare("mkldnn_rnn_layer", treatment=Treatment.LIBRARY, workspace=3)

@@ -1,4 +1,4 @@
-"""Pools in one kernel with what stands before and behind, of both generators, equal eager's."""
+"""Pools and depthwise convolutions in one kernel with what stands before and behind, of both generators, equal eager's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracing import lowered, traced
 
 from flambeau_inductor.config import Config
 from flambeau_inductor.context import CompileContext
-from flambeau_inductor.pipeline import compile_loops
+from flambeau_inductor.pipeline import compile_graph, compile_loops
 from flambeau_runtime import load
 
 aten = torch.ops.aten
@@ -57,6 +57,29 @@ def test_one_kernel_from_the_bias_to_what_follows_the_pool(backend, last, dtype)
     assert len(_same(function, [x, b], backend).kernels) == 1
     assert len(_same(lambda x, b: function(x, b)[0], [x, b], backend).kernels) == 1
     assert len(_same(lambda x, b: F.avg_pool2d(F.relu(x + b), 2).sigmoid(), [x, b], backend).kernels) == 1
+
+
+@pytest.mark.parametrize("backend", ["triton", "cpp"])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_depthwise_convolutions_are_one_kernel_with_what_follows(backend, last, dtype):
+    """A norm before it and activation and residual behind it; what is outside of the image is zero, not the norm of zero. Channels side by side
+    have the weight's elements laid out before."""
+    x, w, b = torch.randn(2, 12, 6, 7), torch.randn(24, 1, 3, 3), torch.randn(24)
+    y = torch.randn(2, 24, 6, 7)
+    x, w, b, y = (
+        t.to(dtype).contiguous(memory_format=LAST if last and t.dim() == 4 else torch.contiguous_format)
+        for t in (x, w, b, y)
+    )
+
+    def function(x, w, b, y):
+        return F.gelu(F.conv2d(F.relu(x + 1), w, b, padding=1, groups=12)) + y
+
+    artifact = compile_graph(traced(function, x, w, b, y), [x, w, b, y], {"cpu_backend": backend, "gemm": "generated"})
+    (got,) = load(artifact)(x, w, b, y)
+    tolerance = 1e-5 if dtype is torch.float32 else 2e-2
+    torch.testing.assert_close(got, function(x, w, b, y), rtol=tolerance, atol=tolerance)
+    assert len(artifact.kernels) == 1 + last
 
 
 @pytest.mark.parametrize("backend", ["triton", "cpp"])

@@ -131,6 +131,9 @@ class Emitter:
                 stack.pop()
                 continue
             first = node.children[:1] if node.kind == "masked" else _beside_one(node) or node.children
+            if node.op == "fma":
+                # Of a long sum what comes first is done first: what it adds is not kept in registers until the end.
+                first = first[::-1]
             pending = [c for c in (*first, *indirect_scalars(node)) if self._find(c, mask) is None]
             if pending:
                 stack.extend(reversed(pending))
@@ -301,9 +304,18 @@ class Emitter:
     def _masked(self, node: Scalar, mask: Variable | None) -> Variable:
         condition = self.emit(node.args[0], mask)
         body = self.emit(node.args[1], self._inside(node, mask))
+        if self._is_zero_outside(node):
+            return body
         other = self.emit(node.args[2], mask)
         tiles = condition.tiles | body.tiles | other.tiles
         return self.define(kir.Op("where", (condition, body, other), node.dtype, tiles))
+
+    def _is_zero_outside(self, node: Scalar) -> bool:
+        """Whether what a masked node holds is its other value already where the condition does not hold: a load gives zero there."""
+        _, body, other = node.args
+        load = body.children[0] if body.op == "to_dtype" else body
+        zero = other.kind == "constant" and other.args[0] == 0 and math.copysign(1.0, other.args[0]) > 0
+        return zero and load.kind == "load" and (load.buffer, load.index) not in self.stored
 
     def _inside(self, node: Scalar, mask: Variable | None) -> Variable:
         """The mask of what a masked node holds, within ``mask``."""

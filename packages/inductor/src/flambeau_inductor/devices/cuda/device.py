@@ -93,6 +93,7 @@ CUDA = register(
             attention_reads_strides=True,
             products_want_rows_aligned=True,
             multiplies_groups=_multiplies_groups,
+            depthwise_is_slow=True,
             rounds_products=_rounds_products,
             rounds_convolutions=_rounds_convolutions,
         ),

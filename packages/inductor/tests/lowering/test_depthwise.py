@@ -1,0 +1,74 @@
+"""Convolutions of a channel a group are loops over their windows, equal to eager's; all others are library calls."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import float32
+
+from flambeau_inductor.ir.loops import Pointwise
+
+from .conftest import lower_and_run
+
+LAST = torch.channels_last
+
+
+def _operands(channels, window, each=1, sides=(9, 11), dtype=float32, last=False):
+    generator = torch.Generator().manual_seed(sum(window))
+    image = torch.randn(2, channels, *sides, generator=generator).to(dtype)
+    weight = torch.randn(channels * each, 1, *window, generator=generator).to(dtype)
+    bias = torch.randn(channels * each, generator=generator).to(dtype)
+    return image.contiguous(memory_format=LAST) if last else image, weight, bias
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("window", "each", "moves"),
+    [
+        ((3, 3), 1, (1, 1, 1)),
+        ((5, 2), 2, (2, (2, 0), 1)),
+        ((1, 4), 3, ((1, 3), (0, 5), (1, 2))),
+        ((9, 9), 1, (1, 4, 1)),
+    ],
+)
+def test_depthwise(check, window, each, moves, last):
+    """Steps, paddings and dilations of both dimensions; one channel of the result and several for each of the image."""
+    image, weight, bias = _operands(4, window, each, last=last)
+    stride, padding, dilation = moves
+
+    def function(image, weight, bias):
+        return F.conv2d(image, weight, bias, stride, padding, dilation, groups=4)
+
+    # What channels lie side by side for has its own copy of the weight.
+    copies = int(last)
+    found = check(function, image, weight, bias, gemm="generated", modes=("fake",))
+    assert [type(o) for o in found.graph.operations] == [Pointwise] * (1 + copies)
+    check(lambda x, w: function(x, w, None), image, weight, gemm="generated", modes=("fake",))
+
+
+def test_rows_and_half_types(check):
+    """A convolution of rows; sums of half types are rounded once, and nothing else is."""
+    x, w = torch.randn(2, 6, 13), torch.randn(6, 1, 4)
+    check(lambda x, w: F.conv1d(x, w, padding=3, groups=6), x, w, gemm="generated", modes=("fake",))
+    image, weight, bias = _operands(4, (3, 3), dtype=torch.bfloat16, last=True)
+    (got,) = lower_and_run(
+        lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=4), image, weight, bias, gemm="generated"
+    ).outputs
+    exact = F.conv2d(image.double(), weight.double(), bias.double(), padding=1, groups=4)
+    torch.testing.assert_close(got, exact.to(torch.bfloat16), rtol=2**-8, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("groups", "window", "options"),
+    [
+        (1, 3, {"gemm": "generated"}),
+        (2, 3, {"gemm": "generated"}),
+        (4, 10, {"gemm": "generated"}),
+        (4, 3, {"gemm": "library"}),
+        (4, 3, {}),
+    ],
+)
+def test_other_convolutions_are_calls(check, groups, window, options):
+    """Several channels a group, large windows, where the options or the device ask for the library."""
+    x, w = torch.randn(1, 4, 12, 12), torch.randn(4, 4 // groups, window, window)
+    check(lambda x, w: F.conv2d(x, w, groups=groups), x, w, library=["convolution.default"], **options)
+    check(lambda x, w: F.conv_transpose2d(x, w[:, :1], groups=4), x, w, library=["convolution.default"])
