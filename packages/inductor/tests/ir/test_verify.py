@@ -46,7 +46,7 @@ def test_a_good_graph_passes_and_prints():
         (sc.load("missing", I, torch.float32), torch.float32, "before it is written"),
         (sc.load("x", Symbol("k", bound=Int(8)), torch.float32), torch.float32, "no axis"),
         (sc.load("x", I, torch.float64), torch.float32, "dtype"),
-        (sc.op("exp", sc.load("x", I, torch.bfloat16)), torch.bfloat16, "half precision"),
+        (sc.op("exp", sc.load("x", I, torch.bfloat16)), torch.bfloat16, "narrow type"),
         (sc.op("exp", sc.load("x", I, torch.int64)), torch.int64, "exp on"),
     ],
 )

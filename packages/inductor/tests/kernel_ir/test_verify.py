@@ -109,7 +109,7 @@ BROKEN: list[tuple[list[kir.Statement], str]] = [
     (assigned(kir.Op("lt", (V1, V1), F32, X)), "is torch.bool, not torch.float32"),
     (assigned(kir.Op("sin", (V1,), F32, frozenset())), r"varies along \[\], its operands along \['x'\]"),
     (assigned(kir.Op("sin", (kir.constant(1, torch.int64),), torch.int64, frozenset())), "sin.*on torch.int64"),
-    (after(HALF_BLOCK, kir.Assign((value("v3", X, torch.bfloat16),), kir.Op("neg", (HALF,), torch.bfloat16, X))), "half precision"),
+    (after(HALF_BLOCK, kir.Assign((value("v3", X, torch.bfloat16),), kir.Op("neg", (HALF,), torch.bfloat16, X))), "narrow type"),
     (assigned(kir.arith("add", V1, kir.Number(1))), "operands of different types"),
     (assigned(kir.Arith("pow", V1, V1, X, F32)), "there is no arithmetic pow"),
     (assigned(kir.Arith("lt", V1, V1, X, F32)), "is no torch.float32"),

@@ -6,7 +6,7 @@ import torch
 from flambeau_inductor.codegen.cpp import dtypes as cpp
 from flambeau_inductor.ir.scalar import dtype_text
 from flambeau_inductor.lowering.values import compute_dtype
-from flambeau_inductor.ops.dtypes import HALVES, LOOP_TYPES, element_type
+from flambeau_inductor.ops.dtypes import EIGHTHS, HALVES, LOOP_TYPES, NARROW, element_type
 
 
 def test_every_type_of_loops_is_spelt_in_cpp():
@@ -27,7 +27,7 @@ def test_narrow_floats_are_computed_in_float32():
     narrow = {getattr(torch, name) for name in dir(torch) if name.startswith("float8_e") and "8m0" not in name}
     assert HALVES == {torch.float16, torch.bfloat16}
     assert all(compute_dtype(dtype) is torch.float32 for dtype in HALVES | narrow)
-    assert narrow.isdisjoint(LOOP_TYPES)
+    assert narrow.isdisjoint(LOOP_TYPES) and EIGHTHS <= narrow and NARROW == HALVES | EIGHTHS
     assert all(compute_dtype(dtype) is dtype for dtype in LOOP_TYPES - HALVES)
     assert {cpp.held(dtype) for dtype in HALVES} == {"float"} and {cpp.width(dtype) for dtype in HALVES} == {4}
 

@@ -23,6 +23,36 @@ def product(function, *inputs, mode="fake"):
     return read_product(call)
 
 
+EIGHTH = torch.float8_e4m3fn
+
+
+def scaled(x, w, one, other, **given):
+    return torch._scaled_mm(x, w.t(), one, other, **{"out_dtype": torch.bfloat16, **given})
+
+
+def test_a_product_of_eighths_has_scales():
+    x, w = torch.ones(32, 64).to(EIGHTH), torch.ones(48, 64).to(EIGHTH)
+    found = product(lambda x, w, s, t: scaled(x, w, s, t), x, w, torch.ones(32, 1), torch.ones(1, 48))
+    assert found.sizes == (1, 32, 48, 64) and ints(found.right.strides)[1:] == (1, 64) and found.bias is None
+    assert [ints(scale.sizes) for scale in found.scales] == [(32, 1), (1, 48)] and found.promotes
+    found = product(lambda x, w, s, t: scaled(x, w, s, t, use_fast_accum=True), x, w, torch.ones(()), torch.ones(1))
+    assert [ints(scale.sizes) for scale in found.scales] == [(), (1,)] and not found.promotes
+
+
+@pytest.mark.parametrize(
+    ("types", "given"),
+    [
+        ((EIGHTH, torch.float8_e5m2), {}),
+        ((EIGHTH, EIGHTH), {"out_dtype": EIGHTH}),
+        ((EIGHTH, EIGHTH), {"out_dtype": EIGHTH, "scale_result": torch.ones(())}),
+    ],
+    ids=["of two types", "of 8 bits", "a scale of the result"],
+)
+def test_other_products_of_eighths_are_the_librarys(types, given):
+    x, w = (torch.ones(32, 64).to(dtype) for dtype in types)
+    assert product(lambda x, w, s, t: scaled(x, w, s, t, **given), x, w, torch.ones(()), torch.ones(())) is None
+
+
 def ints(values):
     return tuple(map(int, values))
 

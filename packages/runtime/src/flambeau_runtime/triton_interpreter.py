@@ -3,7 +3,8 @@
 In: an interpreting Triton, already imported. Out: the same, with
 - ``libdevice`` for CPU arrays: the functions of the device library computed by torch's own kernels;
 - float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off), and exact back;
-- products of bfloat16 blocks (the interpreter multiplies their bits);
+- float8_e4m3fn rounded to nearest even, no further than its largest number (the interpreter's carry goes astray), and exact back;
+- products of bfloat16 and float8 blocks (the interpreter multiplies their bits, or halves);
 - float32's fused multiply-add with one rounding, also where a Triton has two;
 - comparisons as truth values also where a scalar's is spread over a block;
 - inline assembly that names itself in its first line (``// name number ...``), done by the function of that name here;
@@ -76,6 +77,10 @@ def _reduce_large_angles(
 _ASSEMBLY = {"reduce_large_angles": _reduce_large_angles}
 
 
+#: The largest number of float8_e4m3fn.
+_LARGEST_FLOAT8 = 448.0
+
+
 @frozen
 class _Results:
     """What the builder gives back for an operation of several results."""
@@ -97,7 +102,7 @@ def install() -> None:
         return
     builder.flambeau_installed = True
     original_cast, original_binary, original_fma = builder.cast_impl, builder.binary_op, builder.create_fma
-    original_dot = builder.create_dot
+    original_dot, original_convert = builder.create_dot, builder.create_fp_to_fp
 
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
@@ -120,10 +125,25 @@ def install() -> None:
         with np.errstate(all="ignore"):
             return interpreter.TensorHandle((x.data.astype(np.float64) * y.data + z.data).astype(np.float32), z.dtype)
 
+    def widened(self: Any, x: Any) -> Any:
+        if x.dtype.scalar == tl.float8e4nv:
+            return create_fp_to_fp(self, x, tl.float32, None)
+        return cast_impl(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x
+
     def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
-        # The product of two bfloat16 is exact in float32.
-        sides = [cast_impl(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x for x in (a, b)]
+        # The product of two bfloat16, or of two float8, is exact in float32.
+        sides = [widened(self, x) for x in (a, b)]
         return original_dot(self, *sides, *rest)
+
+    def create_fp_to_fp(self: Any, src: Any, dst_type: Any, rounding: Any) -> Any:
+        source, target = src.dtype.scalar, dst_type.scalar
+        if source == tl.float32 and target == tl.float8e4nv:
+            return interpreter.TensorHandle(_round_to_float8(src.data), tl.float8e4nv)
+        if source == tl.float8e4nv:
+            values = torch.from_numpy(np.ascontiguousarray(src.data)).view(torch.float8_e4m3fn).float()
+            wide = interpreter.TensorHandle(values.numpy().reshape(src.data.shape), tl.float32)
+            return wide if target == tl.float32 else cast_impl(self, wide, dst_type)
+        return original_convert(self, src, dst_type, rounding)
 
     def create_inline_asm(self: Any, text: str, constraints: str, args: list[Any], *rest: Any) -> _Results:
         _, name, *numbers = text.split("\n", 1)[0].split()
@@ -144,6 +164,7 @@ def install() -> None:
     builder.binary_op = binary_op
     builder.create_fma = create_fma
     builder.create_dot = create_dot
+    builder.create_fp_to_fp = create_fp_to_fp
     builder.create_inline_asm = create_inline_asm
     builder.create_assert = create_assert
     interpreter.ReduceOps.generic_reduce = _generic_reduce
@@ -153,6 +174,11 @@ def install() -> None:
 def _round_to_bfloat16(data: np.ndarray) -> np.ndarray:
     values = torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32)).to(torch.bfloat16)
     return values.view(torch.int16).numpy().view(np.uint16).reshape(data.shape)
+
+
+def _round_to_float8(data: np.ndarray) -> np.ndarray:
+    values = torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32)).clamp(-_LARGEST_FLOAT8, _LARGEST_FLOAT8)
+    return values.to(torch.float8_e4m3fn).view(torch.uint8).numpy().reshape(data.shape)
 
 
 def _combine(op: Any, left: list[np.ndarray], right: list[np.ndarray], inputs: Any) -> list[np.ndarray]:

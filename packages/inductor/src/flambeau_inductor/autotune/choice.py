@@ -23,6 +23,7 @@ from ..devices import device_facts, device_of
 from ..ir.graph import Graph
 from ..ir.kernel import Computed, Gemm, GemmTile, Window
 from ..ir.layout import Ref
+from ..ops.dtypes import EIGHTHS
 from ..schedule import Schedule
 from ..schedule.gemms import Candidate, form_gemms
 from ..schedule.products import Product
@@ -205,7 +206,9 @@ def _is_of_colours(window: Window, columns: int) -> bool:
 
 def _is_possible(product: Product, config: Config) -> bool:
     device = device_of(product.left.device)
-    return device.language(config).gemms and device.enabled(config)
+    # Its units for matrices may not take operands of 8 bits.
+    taken = product.left.dtype not in EIGHTHS or device_facts(product.left.device).eighth_products > 0
+    return device.language(config).gemms and device.enabled(config) and taken
 
 
 def _tiles(product: Product, *, certain: bool = False) -> list[GemmTile]:
@@ -229,7 +232,9 @@ def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:
     """Whether Triton can express the epilogue."""
     product = candidate.product
     try:
-        product_kernel(Gemm(product.left, product.right, candidate.body, tile, product.offsets, product.second))
+        product_kernel(
+            Gemm(product.left, product.right, candidate.body, tile, product.offsets, product.second, product.promotes)
+        )
     except UnsupportedKernel:
         return False
     return True

@@ -88,7 +88,7 @@ def _product_text(product: Product) -> str:
         (side.by_terms, side.is_fetched, [step % 8 for step in side.steps])
         for side in problem.sides(GemmTile(64, 64, 64, 4, 2))
     ]
-    scales = (product.alpha != 1, product.beta != 0, product.bias is not None)
+    scales = (product.alpha != 1, product.beta != 0, product.bias is not None, product.promotes, len(product.scales))
     sizes = [bucket(n) for n in problem.sizes]
     left = product.left
     right = product.right

@@ -68,7 +68,7 @@ _KNOBS = (
 _MOST_RESULTS = 4096
 #: Bytes of terms that one step loads of each row.
 _STEP_BYTES = 128
-#: The fewest that an instruction takes (of 16 bits), and those of a window whose taps have fewer: each of them is looked up by itself.
+#: The fewest that an instruction takes (of 16 bits; of 8 bits twice as many), and those of a window whose taps have fewer: each of them is looked up by itself.
 _FEWEST_TERMS, _TERMS_OF_SEVERAL_TAPS = 16, 32
 #: What is left of that where operands come by address (0.6), where their strides are odd as well, and where float32 operands lie across the terms,
 #: which Hopper's instruction does not take: 59 to 77 TFLOP/s of 390.
@@ -198,7 +198,9 @@ def _of_few_rows(problem: Problem) -> list[GemmTile]:
 
 def _terms(problem: Problem, row: int) -> int:
     """Terms of a step that loads ``row`` bytes of each row: of a window those that are of one tap, where that are not too few."""
-    terms = max(_FEWEST_TERMS, min(row // problem.dtype.itemsize, 1 << (problem.sizes[3] - 1).bit_length()))
+    each = problem.dtype.itemsize
+    fewest = _FEWEST_TERMS * 2 if each == 1 else _FEWEST_TERMS
+    terms = max(fewest, min(row // each, 1 << (problem.sizes[3] - 1).bit_length()))
     if isinstance(problem.left, Window):
         of_one_tap = math.gcd(problem.left.channels, terms)
         return of_one_tap if of_one_tap >= _FEWEST_TERMS else min(terms, _TERMS_OF_SEVERAL_TAPS)
@@ -264,7 +266,8 @@ def library_seconds(problem: Problem, device: Facts) -> float:
 
 
 def _rate(dtype: torch.dtype, device: Facts) -> float:
-    return device.half_products if dtype.itemsize == 2 else device.tf32_products
+    rates = {1: device.eighth_products, 2: device.half_products}
+    return rates.get(dtype.itemsize, device.tf32_products)
 
 
 def _reached(problem: Problem, tile: GemmTile) -> float:

@@ -21,7 +21,8 @@ LAUNCH_SECONDS = 3e-6
 class Facts:
     """``multiprocessors``; ``threads`` and ``registers`` of each; ``cache`` bytes of L2; ``bandwidth`` of a copy in bytes/s;
     ``shared`` bytes of memory that one program can have for itself; ``half_products`` and ``tf32_products``: floating-point operations a second
-    of the library's large matrix products of 16-bit numbers and of float32 rounded to TF32 (measured on the H200, else four fifths of the published rate). ``tuning``: where one
+    of the library's large matrix products of 16-bit numbers and of float32 rounded to TF32 (measured on the H200, else four fifths of the published rate), ``eighth_products``
+    those of float8, 0.0 where it has no instructions for them. ``tuning``: where one
     way to write a kernel overtakes another."""
 
     name: str
@@ -33,6 +34,7 @@ class Facts:
     shared: int = 227 << 10
     half_products: float = 7.8e14
     tf32_products: float = 3.9e14
+    eighth_products: float = 0.0
     tuning: Tuning = field(factory=Tuning)
 
     def seconds(self, total: float, programs: int) -> float:
@@ -42,4 +44,4 @@ class Facts:
         return max(total / self.bandwidth, alone)
 
 
-H200 = Facts("H200", 132, 2048, 65536, 60 << 20, 4.3e12)
+H200 = Facts("H200", 132, 2048, 65536, 60 << 20, 4.3e12, eighth_products=1.3e15)

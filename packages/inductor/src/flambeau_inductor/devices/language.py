@@ -12,14 +12,15 @@ from attrs import frozen
 class Language:
     """``name`` is that of ``flambeau_runtime``'s ``Library.language``. ``combines``: independent small kernels are written as one, because a launch
     costs more than their work. ``templates``: there are templates for library-sized operations (``ir/templates.py``); ``gemms``: matrix products with epilogues. ``in_grid``: a launch names
-    a grid of programs, not a range of iterations that the executor cuts up."""
+    a grid of programs, not a range of iterations that the executor cuts up. ``eighths``: kernels hold floats of 8 bits, on processors that convert them."""
 
     name: str
     combines: bool = False
     templates: bool = False
     gemms: bool = False
     in_grid: bool = False
+    eighths: bool = False
 
 
 CPP = Language("cpp")
-TRITON = Language("triton", combines=True, templates=True, gemms=True, in_grid=True)
+TRITON = Language("triton", combines=True, templates=True, gemms=True, in_grid=True, eighths=True)

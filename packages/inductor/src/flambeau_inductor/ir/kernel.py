@@ -188,7 +188,7 @@ class Gemm:
 
     ``left`` is (batch, m, k) and ``right`` (batch, k, n), of one floating type; a batch of one is a plain product, a window a convolution. ``body`` is a kernel over two
     axes without inner ones, the rows of all batches and the columns, whose statements read the sum at their point as ``reduced(SUM, float32)``.
-    ``tile`` says which block of results a program has at a time.
+    ``tile`` says which block of results a program has at a time. ``promotes``: sums of operands of 8 bits are kept in float32 after a few terms.
 
     With ``offsets`` (int32, one for each group) it is a grouped product: ``left`` is (1, m, k) and ``right`` (groups, k, n), and the rows from the offset before a group's to
     its own (from 0 for the first) are multiplied with that group's matrix. The sums of rows behind the last offset are 0. ``second`` is another right
@@ -201,6 +201,7 @@ class Gemm:
     tile: GemmTile
     offsets: Ref | None = None
     second: Ref | None = None
+    promotes: bool = False
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from ..errors import VerifyError
 from ..expr import Expr, free_symbols
-from ..ops.dtypes import HALVES
+from ..ops.dtypes import NARROW
 from ..ops.table import scalar_op
 from .graph import Graph, ScalarInput, TensorInput
 from .layout import Ref
@@ -200,8 +200,8 @@ class _Checker:
             raise VerifyError(f"ill-typed {node!r}")
         if node.kind == "op":
             record = scalar_op(node.op)
-            if node.op not in _HALF_ALLOWED and any(c.dtype in HALVES for c in node.children):
-                raise VerifyError(f"arithmetic on half precision: {node!r}")
+            if node.op not in _HALF_ALLOWED and any(c.dtype in NARROW for c in node.children):
+                raise VerifyError(f"arithmetic on a narrow type: {node!r}")
             if record.domain == "float" and not node.children[0].dtype.is_floating_point:
                 raise VerifyError(f"{node.op} on {node.children[0].dtype}")
 

@@ -14,6 +14,7 @@ import torch
 
 from ..errors import VerifyError
 from ..expr import free_symbols
+from ..ops.dtypes import NARROW
 from ..ops.table import scalar_op
 from .statements import Kernel
 from .text import node_text
@@ -50,9 +51,8 @@ from .values import (
     Tiles,
 )
 
-_HALVES = (torch.float16, torch.bfloat16)
-#: Ops that take half precision.
-_HALVES_ALLOWED = frozenset({"to_dtype", "where"})
+#: Ops that take types that are not computed in.
+_NARROW_ALLOWED = frozenset({"to_dtype", "where"})
 #: Reductions that a machine has.
 _OWN_KINDS = frozenset({"sum", "xor_sum", "max", "min"})
 #: Reductions whose result is where an extreme lies.
@@ -187,8 +187,8 @@ def _op(node: Op, kernel: Kernel) -> None:
     dtypes: tuple[Any, ...] = tuple(part.dtype for part in node.operands)
     if record.domain == "float" and not getattr(dtypes[0], "is_floating_point", False):
         _refuse(node, f"on {dtypes[0]}")
-    if node.name not in _HALVES_ALLOWED and any(dtype in _HALVES for dtype in dtypes):
-        _refuse(node, "arithmetic on half precision")
+    if node.name not in _NARROW_ALLOWED and any(dtype in NARROW for dtype in dtypes):
+        _refuse(node, "arithmetic on a narrow type")
     try:
         result = record.result(dtypes, node.dtype)
     except TypeError as error:

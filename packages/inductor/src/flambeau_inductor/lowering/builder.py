@@ -19,7 +19,7 @@ from ..ir import scalar as sc
 from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_in_order
 from ..ir.loops import SHORT_ROW, Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
 from ..ir.scalar import Scalar
-from ..ops.dtypes import HALVES
+from ..ops.dtypes import EIGHTHS, HALVES, NARROW
 from .one_hot import sum_along
 from .provenance import Provenance
 from .registry import Decline
@@ -144,12 +144,14 @@ class Builder:
         """``to_dtype``; a constant is converted now; with ``numerics="fast"`` widening undoes an earlier narrowing."""
         if value.dtype is dtype:
             return value
-        if value.kind == "constant" and dtype not in HALVES:
+        if value.kind == "constant" and dtype not in NARROW:
             return sc.constant(_fold(value, dtype), dtype)
         if value.op == "to_dtype":
             inner = value.children[0]
             fast = self.context.config.numerics == "fast"
-            if inner.dtype is dtype and (fast or inner.dtype in HALVES) and value.dtype.is_floating_point:
+            widened = inner.dtype in HALVES and value.dtype in (torch.float32, torch.float64)
+            narrowed = fast and value.dtype.is_floating_point and value.dtype not in EIGHTHS
+            if inner.dtype is dtype and (widened or narrowed):
                 return inner
         return sc.op("to_dtype", value, dtype=dtype)
 
@@ -163,7 +165,7 @@ class Builder:
             if dtype is torch.int64:
                 return sc.index_value(value, torch.int64)
             return self.convert(sc.index_value(value, torch.int64), dtype)
-        if dtype in HALVES:
+        if dtype in NARROW:
             return self.convert(sc.constant(value, torch.float32), dtype)
         return sc.constant(_wrap(value, dtype), dtype)
 
@@ -203,7 +205,14 @@ class Builder:
 
     def may_compute(self, layout: Layout) -> bool:
         """Whether kernels may fill a tensor like this."""
-        return layout.dtype in device_of(layout.device).dtypes and self.may_loop(layout.device)
+        return self.holds(layout.dtype, layout.device) and self.may_loop(layout.device)
+
+    def holds(self, dtype: torch.dtype, device: torch.device) -> bool:
+        """Whether kernels on ``device`` read and write memory of ``dtype``."""
+        kind = device_of(device)
+        if dtype in EIGHTHS:
+            return kind.language(self.context.config).eighths and kind.facts(device).eighth_products > 0
+        return dtype in kind.dtypes
 
     def _copied_by_library(self, ref: Ref, layout: Layout) -> Ref:
         """A copy in another layout of what no kernel can hold; equal elements that share a place are copied once."""

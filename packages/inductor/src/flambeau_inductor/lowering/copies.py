@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..ops.aten import Trait
-from ..ops.dtypes import HALVES
+from ..ops.dtypes import NARROW
 from .builder import Builder
 from .registry import Decline, lowers
 from .values import TensorValue, broadcast_index
@@ -23,7 +23,7 @@ def _fresh(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
     return result
 
 
-@lowers("_to_copy")
+@lowers("_to_copy", traits=Trait.CONVERTS)
 def to_copy(
     g: Builder,
     a: TensorValue,
@@ -62,8 +62,8 @@ def alias(g: Builder, a: TensorValue) -> TensorValue:
 def view_dtype(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
     if a.dtype.itemsize != dtype.itemsize or torch.bool in (a.dtype, dtype):
         raise Decline("bit cast to another width")
-    if not {a.dtype, dtype}.isdisjoint(HALVES):
-        raise Decline("the bits of a half type, which loops hold as float32")
+    if not {a.dtype, dtype}.isdisjoint(NARROW):
+        raise Decline("the bits of a narrow type, which loops hold as float32")
     from ..ir import scalar as sc
 
     return g.lazy(a.sizes, dtype, a.device, lambda index: sc.op("bitcast", a.at(index), dtype=dtype))

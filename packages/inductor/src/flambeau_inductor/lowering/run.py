@@ -30,8 +30,8 @@ from ..ir.loops import Extern, Operation, Pointwise, ReadItem, make_axes, writte
 from ..ir.scalar import Scalar
 from ..ir.verify import reads_of, verify
 from ..log import KERNEL_DECLINED, LOWERED, logger
-from ..ops.aten import Treatment, aten_op
-from ..ops.dtypes import LOOP_TYPES
+from ..ops.aten import Trait, Treatment, aten_op
+from ..ops.dtypes import EIGHTHS, LOOP_TYPES
 from . import RULES_LOADED, symbolic
 from .assumptions import Assumptions
 from .bodies import Bodies, Body, Form
@@ -53,6 +53,8 @@ assert RULES_LOADED
 
 #: The integers of a program: 64 bits with a sign.
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+#: What an op may be that kernels do with floats of 8 bits.
+_EIGHTHS_ALLOWED = Trait.MOVES | Trait.CONVERTS
 
 
 def lower_graph(
@@ -289,7 +291,7 @@ class _Lowering:
                 if node.meta.get("refused")
                 else "it is there for what it may raise"
                 if "checks" in node.meta
-                else _unsupported([*args, *kwargs.values()], val)
+                else self._unsupported(target, [*args, *kwargs.values()], val)
                 or ("its kernel was refused" if node.name in self.library else "")
             )
             # A window on memory needs no kernel, whatever the memory holds.
@@ -315,6 +317,31 @@ class _Lowering:
                 del self.builder.operations[mark:]
                 self.builder.positions.clear()
         return call_library(self.builder, node, target, args, kwargs, reason)
+
+    def _unsupported(self, target: Any, args: Sequence[Any], val: Any) -> str | None:
+        """Why no loop can do this: the reason, or None."""
+        for value in (*_tensors(args), val):
+            dtype = getattr(value, "dtype", None)
+            if dtype is None:
+                continue
+            if dtype.is_complex:
+                return "complex"
+            if dtype not in LOOP_TYPES and not (dtype in EIGHTHS and aten_op(target).traits & _EIGHTHS_ALLOWED):
+                return f"dtype {dtype}"
+            if not has_backend(value.device):
+                return f"device {value.device.type}"
+            if not self.builder.holds(dtype, value.device):
+                return f"dtype {dtype} on {value.device.type}"
+        if len({t.device for t in _tensors(args) if not t.is_number}) > 1:
+            return "operands on different devices"
+        if isinstance(val, torch.Tensor) and val.layout is not torch.strided:
+            return f"layout {val.layout}"
+        for value in args:
+            if type(value) is int and not _SMALLEST <= value <= _LARGEST:
+                raise UnsupportedGraphError(f"{value} has no place among the integers of a program")
+            if type(value) is complex:
+                return "complex"  # of which kernels take the real part where the result is real
+        return None
 
     def _own(self, target: Any, args: list[Any], result: Any) -> Any:
         """``result``, but not in the memory of an argument that it merely equals: the caller may write to either."""
@@ -505,32 +532,6 @@ def _rename(out: Any, renamed: dict[str, str]) -> Any:
     if isinstance(out, Ref) and out.buffer in renamed:
         return Ref(renamed[out.buffer], out.sizes, out.strides, out.offset, out.dtype, out.device)
     return out
-
-
-def _unsupported(args: Sequence[Any], val: Any) -> str | None:
-    """Why no loop can do this: the reason, or None."""
-    for value in (*_tensors(args), val):
-        dtype = getattr(value, "dtype", None)
-        if dtype is None:
-            continue
-        if dtype.is_complex:
-            return "complex"
-        if dtype not in LOOP_TYPES:
-            return f"dtype {dtype}"
-        if not has_backend(value.device):
-            return f"device {value.device.type}"
-        if dtype not in device_of(value.device).dtypes:
-            return f"dtype {dtype} on {value.device.type}"
-    if len({t.device for t in _tensors(args) if not t.is_number}) > 1:
-        return "operands on different devices"
-    if isinstance(val, torch.Tensor) and val.layout is not torch.strided:
-        return f"layout {val.layout}"
-    for value in args:
-        if type(value) is int and not _SMALLEST <= value <= _LARGEST:
-            raise UnsupportedGraphError(f"{value} has no place among the integers of a program")
-        if type(value) is complex:
-            return "complex"  # of which kernels take the real part where the result is real
-    return None
 
 
 def _tensors(value: Any) -> list[TensorValue]:

@@ -53,6 +53,8 @@ class Trait(enum.Flag):
     CHANGED_COPY = enum.auto()
     #: It says where elements lie and computes none: kernels are not named after it.
     MOVES = enum.auto()
+    #: It converts its operand, which may be of a type that nothing is computed in.
+    CONVERTS = enum.auto()
 
 
 @frozen(eq=False)

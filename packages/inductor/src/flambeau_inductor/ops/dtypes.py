@@ -7,6 +7,7 @@ hold both to this table.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -72,6 +73,18 @@ LOOP_TYPES = frozenset(row.dtype for row in _TABLE.values() if row.looped)
 
 HALVES = frozenset(dtype for dtype in LOOP_TYPES if _TABLE[dtype].computed is not dtype)
 """Those that are held, and rounded to, but not computed in: float16 and bfloat16."""
+
+EIGHTHS = frozenset({torch.float8_e4m3fn})
+"""Those of 8 bits that some kernels hold as well: they move them, and convert from and to them."""
+
+NARROW = HALVES | EIGHTHS
+"""All that is held, and rounded to, but not computed in."""
+
+
+@functools.cache
+def saturates(dtype: torch.dtype) -> bool:
+    """Whether eager converts what is beyond the largest number of ``dtype`` to that number; versions of torch differ."""
+    return not bool(torch.tensor(torch.finfo(dtype).max * 2, device="cpu").to(dtype).float().isnan())
 
 
 def element_type(dtype: torch.dtype) -> ElementType:

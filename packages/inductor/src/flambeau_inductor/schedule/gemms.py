@@ -55,7 +55,7 @@ class Candidate:
         body = self.body
         body = evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
         product = self.product
-        gemm = Gemm(product.left, product.right, body, tile, product.offsets, product.second)
+        gemm = Gemm(product.left, product.right, body, tile, product.offsets, product.second, product.promotes)
         return ([gemm], {}) if tile.parts == 1 else in_parts(gemm, self.product.out, self.buffers, graph, names)
 
 
@@ -206,7 +206,7 @@ def _axes(product: Product) -> tuple[Axis, Axis]:
 
 
 def _place(product: Product, axes: tuple[Axis, Axis], ref: Ref) -> Expr:
-    """The element of ``ref``, which is expanded to the result's shape, that belongs to a point."""
+    """The element of ``ref``, whose sizes expand to the result's, that belongs to a point."""
     batch, m, *_ = product.sizes
     row, column = (axis.symbol for axis in axes)
     at = (ex.floor_div(row, Int(m)), ex.mod(row, Int(m)), column) if batch > 1 else (ZERO, row, column)
@@ -238,6 +238,8 @@ def _result(product: Product, axes: tuple[Axis, Axis], sums: str = SUM) -> Scala
     value = reduced(sums, torch.float32)
     if product.alpha != 1:
         value = op("mul", value, constant(product.alpha, torch.float32))
+    for scale in product.scales:
+        value = op("mul", value, load(scale.buffer, _place(product, axes, scale), torch.float32))
     if product.bias is not None and product.beta != 0:
         bias = load(product.bias.buffer, _place(product, axes, product.bias), product.bias.dtype)
         term = op("to_dtype", bias, dtype=torch.float32) if bias.dtype is not torch.float32 else bias

@@ -23,14 +23,18 @@ aten = torch.ops.aten
 
 #: Sums of products of these are float32, as the library's are.
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-_CONVOLUTION, _GROUPED = aten.convolution.default, aten._grouped_mm.default
+_CONVOLUTION, _GROUPED, _SCALED = aten.convolution.default, aten._grouped_mm.default, aten._scaled_mm.default
 
 
 @frozen
 class Product:
     """A library's product: ``result = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n); of one batch, m may be known at run time only;
     ``result`` is all of ``out`` as (batch, m, n), and ``bias`` is expanded to that. With ``offsets`` it is a grouped product, whose right operands are those of
-    the groups; ``second`` is another one of the same kind (both as in ``Gemm``)."""
+    the groups; ``second`` is another one of the same kind (both as in ``Gemm``).
+
+    ``scales``, of float32 and of sizes that expand to the result's, multiply the sums. ``promotes``: sums of operands of 8 bits are kept in float32 after a
+    few terms, as the units for matrices add them with fewer bits.
+    """
 
     call: Extern
     out: Buffer
@@ -42,11 +46,13 @@ class Product:
     beta: float = 1.0
     offsets: Ref | None = None
     second: Ref | None = None
+    scales: tuple[Ref, ...] = ()
+    promotes: bool = False
 
     @property
     def operands(self) -> tuple[Ref | Window | Computed, ...]:
         """All that it reads."""
-        found = (self.left, self.right, self.bias, self.offsets, self.second)
+        found = (self.left, self.right, self.bias, self.offsets, self.second, *self.scales)
         return tuple(operand for operand in found if operand is not None)
 
     @property
@@ -86,7 +92,8 @@ def read_product(step: Step) -> Product | None:
         out.layout,
         *(arg for arg in step.args[: _MATRICES.get(step.op)] if isinstance(arg, Ref)),
     ]
-    if any(part.dtype is not out.layout.dtype for part in parts) or out.layout.dtype not in DTYPES:
+    same = all(part.dtype is out.layout.dtype for part in parts)
+    if out.layout.dtype not in DTYPES or not (same or step.op is _SCALED):
         return None
     if not all(e.is_int for part in parts for e in (*part.strides, part.offset)):
         return None
@@ -138,6 +145,27 @@ def _groups(call: Extern, out: Buffer) -> Product | None:
 
 def _in_batches(ref: Ref) -> Ref:
     return ref if len(ref.sizes) == 3 else evolve(ref, sizes=(ONE, *ref.sizes), strides=(ZERO, *ref.strides))
+
+
+def _scaled(call: Extern, out: Buffer) -> Product | None:
+    """Of float8 operands with one scale for each, or one for each row and each column; other kinds of scales are the library's."""
+    names = ("bias", "scale_result", "out_dtype", "use_fast_accum")
+    left, right, *scales = call.args[:4]
+    given = dict(zip(names, call.args[4:])) | call.kwargs
+    if any(side.dtype is not torch.float8_e4m3fn for side in (left, right)) or given.get("scale_result") is not None:
+        return None
+    (m, n), expanded = out.layout.sizes, []
+    for scale, wanted in zip(scales, ((m, ONE), (ONE, n))):
+        sizes = tuple(scale.sizes)
+        if scale.dtype is not torch.float32 or not (all(size is ONE for size in sizes) or sizes == wanted):
+            return None
+        expanded.append(scale)
+    bias = given.get("bias")
+    if bias is not None and bias.dtype not in DTYPES:
+        return None
+    promotes = not given.get("use_fast_accum", False)
+    operands = (_in_batches(left), _in_batches(right), _in_batches(Ref.whole(out)))
+    return Product(call, out, *operands, bias, scales=tuple(expanded), promotes=promotes)
 
 
 # -- convolutions --------------------------------------------------------------------------------------------------------
@@ -215,6 +243,7 @@ _READERS: Mapping[Any, Callable[[Extern, Buffer], Product | None]] = {
     aten.addmm.default: _matrices,
     aten.baddbmm.default: _matrices,
     _GROUPED: _groups,
+    _SCALED: _scaled,
     _CONVOLUTION: _convolution,
 }
 #: How many arguments are of the result's type, where not all are.

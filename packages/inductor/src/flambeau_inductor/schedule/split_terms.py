@@ -53,7 +53,10 @@ def in_parts(
         body.origins, body.stacks,
     )  # fmt: skip
     tile = evolve(whole.tile, parts=1)
-    return [Gemm(left, right, partial, tile), _added_up(body, sums, known, graph, names)], {sums.name: sums}
+    return [
+        evolve(whole, left=left, right=right, body=partial, tile=tile),
+        _added_up(body, sums, known, graph, names),
+    ], {sums.name: sums}
 
 
 def _part(right: Ref | Computed, parts: int, each: int) -> Ref | Computed:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from attrs import frozen
 
-from ...ops.dtypes import HALVES
+from ...ops.dtypes import EIGHTHS, NARROW, saturates
 from .errors import UnsupportedKernel
 from .types import UNSIGNED, bits, literal, type_text
 
@@ -32,6 +32,8 @@ class Operation:
         return self.dtypes[0].is_floating_point
 
 
+#: Of float8_e4m3fn: beyond this a number is nearer to what would come after 448.
+_ROUNDED_TO_LARGEST = 464.0
 Text = Callable[[Operation], str]
 _TEXTS: dict[str, Text] = {}
 
@@ -62,11 +64,14 @@ def cast_text(text: str, source: torch.dtype, target: torch.dtype) -> str:
         return text
     if target is torch.bool:
         return f"({text} != 0)"
-    if target in HALVES and source is not torch.float32 and source not in HALVES:
+    if target in NARROW and source is not torch.float32 and source not in NARROW:
         # Eager goes through float32.
-        return f"{text}.to(tl.float32).to({type_text(target)})"
-    if source in HALVES and (target in HALVES or target is torch.float64 or not target.is_floating_point):
         return cast_text(f"{text}.to(tl.float32)", torch.float32, target)
+    if source in NARROW and (target in NARROW or target is torch.float64 or not target.is_floating_point):
+        return cast_text(f"{text}.to(tl.float32)", torch.float32, target)
+    if target in EIGHTHS and not saturates(target):
+        # The instruction gives the largest number for what is beyond it; eager gives NaN.
+        return f"tl.where(tl.abs({text}) <= {_ROUNDED_TO_LARGEST}, {text}, float('nan')).to({type_text(target)})"
     if source.is_floating_point and target in UNSIGNED:
         # A negative value wraps around, as in eager, instead of being clamped.
         return f"{text}.to(tl.int64).to({type_text(target)})"

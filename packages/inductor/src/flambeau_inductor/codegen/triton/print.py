@@ -14,6 +14,7 @@ from flambeau_runtime.triton_kernels import WAIT
 from ... import expr as ex
 from ... import kernel_ir as kir
 from ...kernel_ir import Layout, Node, Statement, Tiles
+from ...ops.dtypes import EIGHTHS
 from .function import PROGRAM
 from .ops import Operation, op_text
 from .types import number, type_text
@@ -220,7 +221,9 @@ class Printer:
     def _load(self, n: kir.Load) -> Spelled:
         parts = [self._place(n)]
         parts += [self.text(n.mask)] if n.mask is not None else []
-        parts += ["other=0"] if n.filled else []
+        # No whole number becomes a float of 8 bits.
+        zero = "0.0" if n.pointer.dtype in EIGHTHS else "0"
+        parts += [f"other={zero}"] if n.filled else []
         parts += [f"eviction_policy='{n.eviction}'"] if n.eviction else []
         return f"tl.load({', '.join(parts)})", _ATOM
 

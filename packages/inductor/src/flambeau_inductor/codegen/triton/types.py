@@ -26,6 +26,7 @@ _NAMES: dict[torch.dtype, tuple[str, str]] = {
     torch.bfloat16: ("bfloat16", "bf16"),
     torch.float32: ("float32", "fp32"),
     torch.float64: ("float64", "fp64"),
+    torch.float8_e4m3fn: ("float8e4nv", "fp8e4nv"),
 }
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 

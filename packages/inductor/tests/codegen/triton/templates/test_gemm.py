@@ -32,6 +32,14 @@ def split_heads(x, w, b):
     return F.linear(x, w, b).view(2, 35, 2, 18).transpose(1, 2).contiguous()
 
 
+def eighths(*sizes):
+    return r(*sizes).to(torch.float8_e4m3fn)
+
+
+def scaled(x, w, one, other, b=None):
+    return torch._scaled_mm(x, w.t(), one, other, bias=b, out_dtype=torch.bfloat16)
+
+
 CASES = {
     "bias and gelu": (lambda x, w, b: F.gelu(torch.addmm(b, x, w)), r(70, 48), r(48, 36), r(36)),
     "alone": (lambda x, w: x @ w, r(70, 48), r(48, 36)),
@@ -46,6 +54,9 @@ CASES = {
     "results in another order": (split_heads, r(2, 35, 48), r(36, 48), r(36)),
     "a residual": (lambda x, w, y: x @ w + y, r(70, 48), r(48, 36), r(70, 36)),
     "a row for each batch": (lambda x, w, y: torch.bmm(x, w) * y, r(3, 17, 16), r(3, 16, 33), r(3, 1, 1)),
+    "scaled eighths": (lambda x, w, s, t, b: F.gelu(scaled(x, w, s, t, b)), eighths(33, 96), eighths(48, 96), r(1).abs()[0], r(1), r(48, dtype=torch.bfloat16)),
+    "eighths with a scale for each row and column": (lambda x, w, s, t: scaled(x, w, s, t), eighths(33, 64), eighths(48, 64), r(33, 1), r(1, 48)),
+    "a result of 8 bits": (lambda x, w: ((x @ w) * 3).to(torch.float8_e4m3fn), r(33, 64), r(64, 48)),
     "wide": (lambda x, w: (x @ w).sigmoid(), r(130, 32), r(32, 300)),
     "half": (lambda x, w, y: (x @ w) * y, *(r(*s, dtype=torch.bfloat16) for s in ((70, 48), (48, 36), (70, 36)))),
 }  # fmt: skip
@@ -68,9 +79,26 @@ def test_equals_eager(name, aligned):
     function, *inputs = CASES[name]
     found = run(traced(function, *inputs), inputs, aligned)
     expected = function(*inputs)
-    tolerance = 2e-2 if inputs[0].dtype is torch.bfloat16 else 1e-4
+    tolerance = 2e-2 if inputs[0].dtype.itemsize < 4 else 1e-4
     for have, want in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
-        torch.testing.assert_close(have, want, rtol=tolerance, atol=tolerance)
+        rounding = 0.13 if have.dtype.itemsize == 1 else tolerance
+        torch.testing.assert_close(have.float(), want.float(), rtol=rounding, atol=tolerance)
+        assert have.dtype is want.dtype
+
+
+def test_sums_of_eighths_are_promoted_unless_asked_otherwise():
+    given = [torch.empty(s, dtype=torch.float8_e4m3fn, device="meta") for s in ((512, 256), (384, 256))]
+    given += [torch.empty((), device="meta")] * 2
+
+    def kernel(fast):
+        gm = traced_on_cuda(
+            lambda x, w, s, t: torch._scaled_mm(x, w.t(), s, t, out_dtype=torch.bfloat16, use_fast_accum=fast), *given
+        )
+        return compile_graph(gm, given, {"gemm": "generated"})
+
+    assert "max_num_imprecise_acc=128" in kernel(False).libraries[0].source
+    assert "imprecise" not in kernel(True).libraries[0].source
+    assert compile_kernels(kernel_requests(kernel(False), 90))[0].shared <= H200.shared
 
 
 def test_a_result_of_16_bits_is_rounded_before_what_follows():

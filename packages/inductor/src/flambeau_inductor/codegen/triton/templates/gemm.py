@@ -35,6 +35,8 @@ _GROUP = 8
 _HALVED = 256
 #: Registers of a thread that such a kernel takes.
 _REGISTERS = 255
+#: Terms of 8 bits after which a sum is added to one in float32, where that is asked for: as many as the library's kernels take together.
+_PROMOTED_TERMS = 128
 #: Shared memory beside the operands' stages that a convolution takes for its sums on their way to memory, piece by piece (4 KiB by the compiler's count).
 _SCRATCH = 8 << 10
 
@@ -164,6 +166,8 @@ class _Writer:
         inner.append(f"for step in range(0, {-(-k // tile.terms)}):")
         steps = ["term = step * KBLOCK", *(line for side in sides for line in self._load(side))]
         precision = ", input_precision='tf32'" if self.gemm.left.dtype is torch.float32 else ""
+        if self.gemm.promotes:
+            precision = f", max_num_imprecise_acc={min(_PROMOTED_TERMS, tile.terms)}"
         operands = "right_block.T, left_block.T" if turned else "left_block, right_block"
         steps.append(f"sums = tl.dot({operands}, sums{precision})")
         inner += [*indented(steps), *self._finish(epilogue)]
