@@ -149,7 +149,8 @@ STAGES = (
     Stage(
         "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py",
                            "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/rows.py", "schedule/combine.py",
-                           "lowering/attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py"), 12,
+                           "lowering/attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py",
+                           "lowering/written_gradients.py"), 12,
         (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(

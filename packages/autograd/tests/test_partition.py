@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from operator import getitem
 
 import pytest
 import torch
@@ -166,6 +167,30 @@ def test_what_a_rewrite_puts_in_the_place_of_a_node_stands_for_it():
     trace = retrace(gm, fakes([x]), rewrite=twice)
     (saved,) = trace.saved
     assert saved in trace.first and trace.definitions[trace.first[saved]].target is aten.sigmoid.default
+
+
+def test_a_rewrite_may_add_a_nested_graph():
+    """It becomes an attribute of the half that reads it, and says nothing about whether the program is differentiated twice."""
+    body = torch.fx.symbolic_trace(lambda x: (x.sin(),))
+    invoke = torch.ops.higher_order.invoke_subgraph
+
+    def nested(graph, kept):
+        (found,) = graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
+        with graph.inserting_before(found):
+            place = graph.get_attr("sines")
+            call = graph.call_function(invoke, (place, "sines", found.args[0]))
+            part = graph.call_function(getitem, (call, 0))
+        place.meta["body"] = body
+        call.meta["val"], part.meta["val"] = (found.meta["val"],), found.meta["val"]
+        found.replace_all_uses_with(part)
+        graph.erase_node(found)
+        return {found: part}
+
+    x = torch.randn(6, requires_grad=True)
+    gm = lift_function(lambda x: torch.sin(x) * 2, [x])
+    prepared = prepare(gm, fakes([x]), rewrite=nested)
+    assert prepared.forward.get_submodule("sines") is body and not hasattr(prepared.backward, "sines")
+    assert prepared.signature.double_backward == ""
 
 
 def test_a_backward_that_needs_an_input_which_was_not_saved_is_our_fault():

@@ -59,7 +59,8 @@ def prepare(
     """Trace `gm` on `inputs` (fakes, symbolic numbers, numbers) into forward and backward ATen graphs.
 
     `rewrite(graph, kept)` may edit the graph of forward and backward before it is cut in two; it answers with what stands
-    for those of the nodes `kept` (results, written values, gradients) that it replaced, and for all others that are gone. `plain`: the same graph with the bodies of `invoke_subgraph`
+    for those of the nodes `kept` (results, written values, gradients) that it replaced, and for all others that are gone. A nested graph that
+    it adds is a `get_attr` node that carries it as `meta["body"]`. `plain`: the same graph with the bodies of `invoke_subgraph`
     in the place of their calls, which is what a second derivative is taken of.
     Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
     for what fails in eager too: the caller then runs the graph in eager, which raises its own error. Anything else that
@@ -78,6 +79,9 @@ def prepare(
         gm.meta["eager_saves"] = _saved_by_eager(joint)
     _refuse_late_draws(joint)
     follows, hands_on, bent = may_follow(joint), may_hand_on(joint), not_linear(joint)
+    _tidy(joint, config)
+    # Of the program's calls: a rewrite may make others of what torch differentiates twice.
+    double_backward = _double_backward(joint, inlined=plain is not None)
     halves = _cut(joint, partitioner, config, rewrite)
     analysis = joint.analysis
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
@@ -102,7 +106,7 @@ def prepare(
         hands_on=hands_on,
         watched=halves.watched,
         frees=tuple(joint.frees) if joint.grads else (),
-        double_backward=_double_backward(joint, inlined=plain is not None),
+        double_backward=double_backward,
         not_linear=bent,
         decisive=tuple(_decisive(joint)) if joint.grads else (),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
@@ -129,11 +133,14 @@ def _saved_by_eager(joint: Joint) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(index for kind, index in saved if kind != "output"), frozenset(outputs)
 
 
-def _cut(joint: Joint, partitioner: Partitioner, config: Config, rewrite: Rewrite | None) -> Halves:
-    """From the trace to the two graphs."""
+def _tidy(joint: Joint, config: Config) -> None:
     with _ours("a pass"):
         joint.told = to_be_told(joint)
         run_passes(joint, config)
+
+
+def _cut(joint: Joint, partitioner: Partitioner, config: Config, rewrite: Rewrite | None) -> Halves:
+    """From the trace, tidied, to the two graphs."""
     if rewrite is not None and joint.grads:
         _rewritten(joint, rewrite)
     if joint.grads:
@@ -162,6 +169,7 @@ def retrace(
         fixed = frozenset(first[operand] for node in first for operand in must_be_known(node))
         sizing = frozenset(first[operand] for node in first for operand in decide_sizes(node))
     places = tuple(item.node for item in joint.inputs)
+    _tidy(joint, config)
     halves = _cut(joint, partitioner, config, rewrite)
     return Trace(
         first=first,
@@ -295,6 +303,9 @@ def _ours(stage: str) -> Iterator[None]:
 def _rewritten(joint: Joint, rewrite: Rewrite) -> None:
     kept = [n for n in (*joint.results, *joint.grads, *(value for _, value in joint.writes)) if isinstance(n, Node)]
     replaced = rewrite(joint.graph, list(dict.fromkeys(n for n in kept if n.op == "call_function")))
+    for node in joint.graph.find_nodes(op="get_attr"):
+        if "body" in node.meta:
+            joint.constants.setdefault(str(node.target), node.meta["body"])
     joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
     joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
     joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]

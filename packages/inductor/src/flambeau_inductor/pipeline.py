@@ -57,6 +57,7 @@ from .rewrite.blocked_losses import block_losses
 from .rewrite.channels_last import make_channels_last
 from .rewrite.constants import freeze
 from .rewrite.open_softmax import open_softmaxes
+from .rewrite.trained_attention import fuse_attention
 from .schedule import Schedule, schedule
 from .schedule.combine import combine
 from .schedule.gemms import form_gemms
@@ -75,11 +76,12 @@ def rewrite_joint(
     """Rewrites that have to see forward and backward at once: to be called on the joint graph before it is cut in two.
 
     ``results`` are the nodes whose layout the caller will see. Edits ``graph`` in place and returns what stands for results that
-    were replaced, and for other nodes that are gone.
+    were replaced, and for other nodes that are gone. Nodes of nested graphs that it makes carry these as ``meta["body"]``.
     """
     context = context or CompileContext(_config(options))
     with context.stage("joint"):
-        opened = block_losses(graph, results, context) | open_softmaxes(graph, context)
+        opened = block_losses(graph, results, context) | fuse_attention(graph, results, context)
+        opened |= open_softmaxes(graph, context)
         moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
     return {**{node: moved.get(now, now) for node, now in opened.items()}, **moved}
 

@@ -27,15 +27,20 @@ def _attention(operands: Operands, facts: Mapping[str, Any], body: Body) -> dict
     if parts > 1:
         # Whichever keys a part has: here every so many.
         turns = torch.arange(scores.shape[-1]) % parts
-        found = [_results(torch.where(turns == part, scores, -math.inf), values, "parts") for part in range(parts)]
-        return {name: torch.stack([result[name] for result in found]) for name in found[0]}
-    return _results(scores, values, "written" if "window" in facts else "table")
+        each = [_results(torch.where(turns == part, scores, -math.inf), values, "parts") for part in range(parts)]
+        return {name: torch.stack([result[name] for result in each]) for name in each[0]}
+    kind = "written" if "window" in facts and not facts.get("empty_is_zero") else "table"
+    found = _results(scores, values, kind)
+    if facts.get("far"):
+        found["peak"] = scores.amax(-1)
+    return found
 
 
 def _results(scores: Tensor, values: Tensor, kind: str) -> dict[str, Tensor]:
-    lse = scores.logsumexp(-1)
+    lse, peak = scores.logsumexp(-1), scores.amax(-1)
     shares = scores.softmax(-1) if kind == "written" else _shares(scores, lse)
-    return {"out": shares @ values, "lse": lse / _LN2, "peak": scores.amax(-1) / _LN2}
+    total = (scores - peak.masked_fill(peak == -math.inf, 0.0).unsqueeze(-1)).exp().sum(-1).log2()
+    return {"out": shares @ values, "lse": lse / _LN2, "total": total, "peak": peak / _LN2}
 
 
 def _query_gradient(operands: Operands, facts: Mapping[str, Any], body: Body) -> dict[str, Tensor]:
@@ -46,6 +51,8 @@ def _query_gradient(operands: Operands, facts: Mapping[str, Any], body: Body) ->
 def _key_gradients(operands: Operands, facts: Mapping[str, Any], body: Body) -> dict[str, Tensor]:
     slope, shares = _slope(operands, facts, body, "q")
     dk, dv = slope.mT @ operands["q"].double(), shares.mT @ operands["grad"].double()
+    if facts.get("apart"):
+        return {"dk": dk, "dv": dv}
     return {"dk": _joined(dk, operands["k"]), "dv": _joined(dv, operands["v"])}
 
 
@@ -83,7 +90,14 @@ def _scores(operands: Operands, facts: Mapping[str, Any], body: Body, side: str)
 def _slope(operands: Operands, facts: Mapping[str, Any], body: Body, side: str) -> tuple[Tensor, Tensor]:
     """The gradient of the products, and each pair's share of its row."""
     plain, scores, keep = _scores(operands, facts, body, side)
-    shares = _shares(scores, operands["lse"].double() * _LN2)
+    if "peak" in operands:
+        peak, total = operands["peak"].double() * (1 if facts.get("far") else _LN2), operands["total"].double() * _LN2
+        empty = (peak == -math.inf) & bool(facts.get("empty_is_zero"))
+        shares = (
+            scores - peak.masked_fill(empty, math.inf).unsqueeze(-1) - total.masked_fill(empty, 0).unsqueeze(-1)
+        ).exp()
+    else:
+        shares = _shares(scores, operands["lse"].double() * _LN2)
     given = operands["grad"].double() @ _spread(operands["v"], operands["q"]).mT + operands["less"].double().unsqueeze(
         -1
     )

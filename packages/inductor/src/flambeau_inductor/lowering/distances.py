@@ -8,9 +8,10 @@ of scores that are a very small number there, nothing as long as each row keeps 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
-from attrs import frozen
+from attrs import field, frozen
 
 from ..expr import Expr, linear
 from ..ir import scalar as sc
@@ -26,11 +27,18 @@ _EVERYTHING: _Interval = (-math.inf, math.inf)
 
 @frozen
 class Window:
-    """Pairs of which column less row is from ``low`` to ``high`` (None: without an end) take part; their score is ``inner``."""
+    """Pairs of which column less row is from ``low`` to ``high`` (None: without an end) take part; their score is ``inner``. ``known``: comparisons, and
+    what they say there. ``reaches``: each row has such a pair."""
 
     low: int | None
     high: int | None
     inner: Scalar
+    known: Mapping[Scalar, bool] = field(factory=dict)
+    reaches: bool = True
+
+    def inside(self, value: Scalar) -> Scalar:
+        """``value`` without the comparisons that hold for all pairs of the window."""
+        return _assuming(value, self.known)
 
     @property
     def is_far(self) -> bool:
@@ -57,7 +65,7 @@ def window_of(score: Scalar, row: Expr, column: Expr, sizes: tuple[int, int]) ->
     # An end beyond all pairs is none.
     first = None if low <= 1 - rows else int(low)
     last = None if high >= columns - 1 else int(high)
-    return Window(first, last, inner)
+    return Window(first, last, inner, found, covered)
 
 
 def _constant(node: Scalar) -> float | None:
@@ -164,7 +172,7 @@ def _linear(name: str, e: Expr, row: Expr, column: Expr) -> _Interval:
     return -slope * constant + strict, math.inf
 
 
-def _assuming(score: Scalar, known: dict[Scalar, bool]) -> Scalar:
+def _assuming(score: Scalar, known: Mapping[Scalar, bool]) -> Scalar:
     def replace(node: Scalar) -> Scalar | None:
         if node in known:
             return sc.constant(known[node], torch.bool)

@@ -28,7 +28,7 @@ from .fitting import Fitting
 from .registry import Decline
 from .steps import inputs_of, stepping, writing
 from .values import TensorValue
-from .written_attention import RULES as ATTENTION_RULES
+from .written_gradients import RULES as ATTENTION_RULES
 
 aten = torch.ops.aten
 

@@ -23,7 +23,7 @@ from ..ir.loops import Template
 from .builder import Builder
 from .registry import Decline
 from .values import TensorValue
-from .written_attention import RULES as ATTENTION_RULES
+from .written_gradients import RULES as ATTENTION_RULES
 
 
 def declined(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> str:
@@ -32,7 +32,7 @@ def declined(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> str:
 
 
 def refusal(
-    gm: fx.GraphModule,
+    gm: fx.GraphModule | None,
     place: fx.Node,
     target: Any,
     operands: Sequence[Any],
@@ -59,7 +59,7 @@ def refusal(
     return ""
 
 
-def _operand(g: Builder, gm: fx.GraphModule, node: fx.Node) -> Any:
+def _operand(g: Builder, gm: fx.GraphModule | None, node: fx.Node) -> Any:
     """What an operand's node will be."""
     val: Any = node.meta.get("val")
     if isinstance(val, torch.Tensor):

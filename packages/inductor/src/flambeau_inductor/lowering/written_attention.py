@@ -6,7 +6,7 @@ included, at each pair's position; what masks leave out by position alone is not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,22 +19,22 @@ from ..errors import InternalError
 from ..expr import ONE, ZERO, Expr, Int, Symbol, free_symbols, known_eq, linear
 from ..ir import scalar as sc
 from ..ir import templates
-from ..ir.layout import Ref
+from ..ir.layout import Buffer, Ref
 from ..ir.loops import Axis, Template
 from ..ir.scalar import Scalar
 from ..ops.costs import FUNCTIONS
 from ..ops.dtypes import HALVES
-from . import attention
 from .attention import checked, is_aligned, layout_of, read, static, window
 from .builder import Builder
-from .distances import window_of
+from .distances import Window, window_of
 from .inlined import inlined
 from .registry import Decline
 from .values import TensorValue
 
 
 class Attend(HigherOrderOperator):
-    """``(q, k, v, heads, before, after, dim, reads) -> (out,)``: ``softmax(before(q @ k, *reads), dim)``, laid out by ``after``, times ``v``.
+    """``(q, k, v, heads, before, after, dim, reads) -> (out, total, peak)``: ``softmax(before(q @ k, *reads), dim)``, laid out by ``after``, times ``v``; and of
+    each row (batch, head, m) in float32 what gradients need of its sum, where that is asked for (``ir/templates.py``).
 
     ``q`` is (batch times heads, m, width), ``k`` (…, width, n), ``v`` (…, n, width of values), as ``bmm`` takes them. ``before`` is a graph of the products and
     ``reads``, ``after`` one of the softmax's result, of views and conversions. No program has it: it stands between a rewrite and lowering.
@@ -54,7 +54,7 @@ _EXACT = "tf32x3"
 
 
 @frozen
-class _Points:
+class Points:
     """The points of a template, and what they are in the program's tensors of (batch times heads, m, n)."""
 
     axes: tuple[Axis, ...]
@@ -70,16 +70,59 @@ class _Points:
         return b * self.axes[1].size + h
 
     @property
+    def pair(self) -> tuple[Expr, ...]:
+        """The place of a pair among the products."""
+        return (self.lane(), *self.places[2:])
+
+    @property
     def places(self) -> tuple[Expr, ...]:
         """b, h, m, n; what there is one of is always at 0."""
         return tuple(ZERO if int(axis.size) == 1 else axis.symbol for axis in self.axes)
+
+
+@frozen
+class Problem:
+    """One attention: its points, its operands as (batch, heads, rows, width), the scores of pairs, and what templates are told of both."""
+
+    points: Points
+    score: Scalar
+    within: Window
+    operands: dict[str, Ref]
+    facts: dict[str, Any]
+
+    def write(
+        self,
+        g: Builder,
+        kind: str,
+        more: dict[str, Ref],
+        outs: dict[str, Buffer],
+        bodies: dict[str, Scalar],
+        **facts: Any,
+    ) -> None:
+        """Append the template."""
+        operands = {**self.operands, **more}
+        aligned = tuple(name for name, ref in operands.items() if is_aligned(g, ref))
+        known = {"score": self.score, "inner": self.within.inner, "mask": sc.constant(True, torch.bool)}
+        facts = {**self.facts, **facts, "aligned": aligned}
+        g.operations.append(Template(kind, operands, outs, self.points.axes, {**known, **bodies}, facts, g.origins))
 
 
 def attend(
     g: Builder, vals: Sequence[Any], q: TensorValue, k: TensorValue, v: TensorValue, heads: int, before: fx.GraphModule,
     after: fx.GraphModule, dim: int, reads: Sequence[Any],
 ) -> tuple[TensorValue, ...]:  # fmt: skip
-    """The result, as ``bmm`` gives it."""
+    """The result, as ``bmm`` gives it, and what is asked for of each row's sum."""
+    problem, _ = problem_of(g, q, k, v, heads, before, after, dim, reads)
+    outs = {name: g.new_buffer(layout_of(g, val)) for name, val in zip(("out", "total", "peak"), vals, strict=False)}
+    problem.write(g, templates.ATTENTION, {}, outs, {})
+    return tuple(TensorValue.of_ref(Ref.whole(out)) for out in outs.values())
+
+
+def problem_of(
+    g: Builder, q: TensorValue, k: TensorValue, v: TensorValue, heads: int, before: fx.GraphModule, after: fx.GraphModule, dim: int,
+    reads: Sequence[Any],
+) -> tuple[Problem, tuple[Expr, ...]]:  # fmt: skip
+    """What ``Attend``'s operands say, and the place in the softmax's result of the share of a pair. Raises Decline."""
     lanes, queries, width = static(q.sizes)
     keys, of_values = static(v.sizes)[1:]
     if q.dtype not in (*HALVES, torch.float32) or {q.dtype, k.dtype, v.dtype} != {q.dtype}:
@@ -89,8 +132,9 @@ def attend(
     if max(width, of_values) > templates.WIDEST_HEAD:
         raise Decline("heads that are too wide")
     sizes = {"b": lanes // heads, "h": heads, "m": queries, "n": keys}
-    points = _Points(tuple(Axis(Symbol(name, bound=g.expr(size)), g.expr(size)) for name, size in sizes.items()))
-    score = _score(g, points, q, before, after, dim, reads)
+    points = Points(tuple(Axis(Symbol(name, bound=g.expr(size)), g.expr(size)) for name, size in sizes.items()))
+    place = _place(g, points, q, after, dim)
+    score = _score(g, points, q, before, place, reads)
     if _has_function(score):
         # Measured on an H200 (8 heads, 2048 queries and keys of 64 numbers, bfloat16, causal): with `tanh` 0.246 ms, where separate kernels of torch.compile
         # take 0.164, and the same attention without it takes 0.042 in one kernel.
@@ -101,28 +145,15 @@ def attend(
     if precision == _EXACT and (within.low, within.high) == (None, None):
         # Three products of TF32 are not certainly faster than the library's of float32 where no block is left out.
         raise Decline("products of float32 of all pairs")
-    query, repeated = _operand(g, q, points, "m", 1)
+    query, repeated = operand_of(g, q, points, "m", 1)
     if repeated > 1:
-        query, _ = _operand(g, q, points, "m", 1, copied=True)
-    key, value = _operand(g, k, points, "n", 2), _operand(g, v, points, "n", 1)
+        query, _ = operand_of(g, q, points, "m", 1, copied=True)
+    key, value = operand_of(g, k, points, "n", 2), operand_of(g, v, points, "n", 1)
     if key[1] != value[1]:
-        key, value = _operand(g, k, points, "n", 2, copied=True), _operand(g, v, points, "n", 1, copied=True)
+        key, value = operand_of(g, k, points, "n", 2, copied=True), operand_of(g, v, points, "n", 1, copied=True)
     operands = {"q": query, "k": key[0], "v": value[0]}
-    facts = {
-        "scale": 1.0,
-        "window": (within.low, within.high),
-        "precision": precision,
-        "far": within.is_far,
-        "aligned": tuple(name for name, ref in operands.items() if is_aligned(g, ref)),
-    }
-    bodies = {"score": score, "inner": within.inner, "mask": sc.constant(True, torch.bool)}
-    out = g.new_buffer(layout_of(g, vals[0]))
-    g.operations.append(Template(templates.ATTENTION, operands, {"out": out}, points.axes, bodies, facts, g.origins))
-    return (TensorValue.of_ref(Ref.whole(out)),)
-
-
-#: By operator: those in torch's schema, and this one.
-RULES: dict[Any, Callable[..., tuple[Any, ...]]] = {**attention.RULES, ATTEND: attend}
+    facts = {"scale": 1.0, "window": (within.low, within.high), "precision": precision, "far": within.is_far}
+    return Problem(points, score, within, operands, facts), place
 
 
 def _has_function(score: Scalar) -> bool:
@@ -138,43 +169,55 @@ def _precision(q: TensorValue) -> str:
     return "tf32" if device_of(q.device).libraries.rounds_products() else _EXACT
 
 
-def _score(
-    g: Builder, points: _Points, q: TensorValue, before: fx.GraphModule, after: fx.GraphModule, dim: int, reads: Any
-) -> Scalar:
-    """What goes into the softmax, at a pair's position, of the value "score"."""
-    lanes, (*_, row, column) = points.lane(), points.places
-    at = (lanes, row, column)
-    batch, heads, *pairs = (axis.size for axis in points.axes)
-    sizes = [batch * heads, *pairs]
-
-    def product(index: tuple[Expr, ...]) -> Scalar:
-        if not all(map(known_eq, index, at)):
-            raise Decline("scores that are not at the place of their product")
-        return g.convert(sc.reduced("score", torch.float32), q.dtype)
-
+def _place(g: Builder, points: Points, q: TensorValue, after: fx.GraphModule, dim: int) -> tuple[Expr, ...]:
+    """Where in the softmax's result the share of a pair is."""
     places: list[tuple[Expr, ...]] = []
     (given,) = after.graph.find_nodes(op="placeholder")
+    val = given.meta["val"]
 
     def share(index: tuple[Expr, ...]) -> Scalar:
         places.append(index)
-        return g.convert(sc.reduced("share", torch.float32), given.meta["val"].dtype)
+        return g.convert(sc.reduced("share", torch.float32), val.dtype)
 
-    val = given.meta["val"]
-    laid_out = inlined(g, after, [g.lazy(g.exprs(val.shape), val.dtype, q.device, share)])
-    laid_out.at(at)
+    inlined(g, after, [g.lazy(g.exprs(val.shape), val.dtype, q.device, share)]).at(points.pair)
     (place,) = set(places)
+    column = points.places[-1]
     others = [e for d, e in enumerate(place) if d != dim % len(place)]
     if not known_eq(place[dim], column) or column is ZERO or any(column in free_symbols(e) for e in others):
         raise Decline("a softmax that is not over keys")
-    result = inlined(g, before, [g.lazy(sizes, q.dtype, q.device, product), *read(g, reads)])
-    found = g.convert(result.at(place), torch.float32)
+    return place
+
+
+def product_of(g: Builder, points: Points, q: TensorValue) -> TensorValue:
+    """The products of queries and keys, each at its place: the value "score"."""
+
+    def product(index: tuple[Expr, ...]) -> Scalar:
+        if not all(map(known_eq, index, points.pair)):
+            raise Decline("scores that are not at the place of their product")
+        return g.convert(sc.reduced("score", torch.float32), q.dtype)
+
+    batch, heads, *pairs = (axis.size for axis in points.axes)
+    return g.lazy([batch * heads, *pairs], q.dtype, q.device, product)
+
+
+def _score(
+    g: Builder, points: Points, q: TensorValue, before: fx.GraphModule, place: tuple[Expr, ...], reads: Any
+) -> Scalar:
+    """What goes into the softmax, at a pair's position, of the value "score"."""
+    result = inlined(g, before, [product_of(g, points, q), *read(g, reads)])
+    return number(g, result, place)
+
+
+def number(g: Builder, value: TensorValue, index: tuple[Expr, ...]) -> Scalar:
+    """``value`` at one place, as a number that a kernel computes with."""
+    found = g.convert(value.at(index), torch.float32)
     if any(node.kind == "parameter" for node in sc.walk(found)):
         raise Decline("a score that reads a number known at run time")
     return found
 
 
-def _operand(
-    g: Builder, value: TensorValue, points: _Points, point: str, rows_at: int, *, copied: bool = False
+def operand_of(
+    g: Builder, value: TensorValue, points: Points, point: str, rows_at: int, *, copied: bool = False
 ) -> tuple[Ref, int]:
     """Where an operand lies as (batch, heads, rows, width), and how many of the queries' heads share one of its own. Its rows are dimension ``rows_at``.
 

@@ -29,11 +29,11 @@ from .patterns import Constant, Operand, Through, call
 aten = torch.ops.aten
 
 #: What moves elements.
-_MOVES = frozenset((
+MOVES = frozenset((
     aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim, aten.permute.default, aten.transpose.int,
     aten.expand.default, aten.clone.default,
 ))  # fmt: skip
-_CASTS = frozenset((aten._to_copy.default,))
+CASTS = frozenset((aten._to_copy.default,))
 #: What makes elements of positions, or of nothing.
 _MADE = frozenset((
     aten.arange.default, aten.arange.start, aten.arange.start_step, aten.full.default, aten.ones.default, aten.zeros.default,
@@ -46,43 +46,46 @@ _BLOCK, _FEWEST_QUERIES, _FEWEST_PROGRAMS, _MOST_STEPS = 128, 16, 64, 16
 
 
 @define
-class _Scores:
-    """What leads from products to the softmax, and what that reads besides."""
+class Scores:
+    """What leads from products of ``shape`` (batch times heads, m, n), or from ``given`` nodes, to a node, and what that reads besides."""
 
     shape: tuple[int, ...]
+    given: tuple[fx.Node, ...] = ()
     products: list[fx.Node] = field(factory=list)
     inside: dict[fx.Node, None] = field(factory=dict)
     reads: dict[fx.Node, None] = field(factory=dict)
     _depends: dict[fx.Node, bool] = field(factory=dict)
     _made: dict[fx.Node, bool] = field(factory=dict)
 
-    def collect(self, scores: fx.Node, softmax: fx.Node, *, deep: bool) -> bool:
-        """Fill in the parts; whether there is one product, of which nothing but the softmax reads what follows. Not ``deep``: masks are read."""
+    def collect(self, scores: fx.Node, *, deep: bool) -> None:
+        """Fill in the parts. Not ``deep``: masks are read."""
         pending = [scores]
         while pending:
             node = pending.pop()
             if node in self.inside or node in self.reads or node in self.products:
                 continue
-            if self._is_product(node):
+            if self._is_start(node):
                 self.products.append(node)
             elif self._belongs(node, deep):
                 self.inside[node] = None
                 pending.extend(node.all_input_nodes)
             else:
                 self.reads[node] = None
-        if len(self.products) != 1:
-            return False
-        within = [node for node in (*self.inside, *self.products) if self._varies(node)]
-        return all(user in self.inside or user is softmax for node in within for user in node.users)
 
-    def _is_product(self, node: fx.Node) -> bool:
+    def varying(self) -> list[fx.Node]:
+        """Nodes that follow from the products, and these."""
+        return [node for node in (*self.inside, *self.products) if self._varies(node)]
+
+    def _is_start(self, node: fx.Node) -> bool:
+        if self.given:
+            return node in self.given
         return node.target is aten.bmm.default and tuple(node.meta["val"].shape) == self.shape
 
     def _varies(self, node: fx.Node) -> bool:
         """Whether a node follows from products."""
         if node not in self._depends:
-            self._depends[node] = self._is_product(node) or (
-                _is_evaluated(node) and any(map(self._varies, node.all_input_nodes))
+            self._depends[node] = self._is_start(node) or (
+                is_evaluated(node) and any(map(self._varies, node.all_input_nodes))
             )
         return self._depends[node]
 
@@ -90,7 +93,7 @@ class _Scores:
         """Whether a kernel evaluates it: what follows from products, from nothing but positions, or covers all pairs."""
         if self._varies(node):
             return True
-        if not _is_evaluated(node):
+        if not is_evaluated(node):
             return False
         pairs = self.shape[1] * self.shape[2]
         return self._is_made(node) or (deep and node.meta["val"].numel() >= pairs)
@@ -98,25 +101,25 @@ class _Scores:
     def _is_made(self, node: fx.Node) -> bool:
         if node not in self._made:
             sources = node.all_input_nodes
-            known = node.target in _MADE if not sources else _is_evaluated(node) and all(map(self._is_made, sources))
+            known = node.target in _MADE if not sources else is_evaluated(node) and all(map(self._is_made, sources))
             self._made[node] = known
         return self._made[node]
 
     def body(self, scores: fx.Node) -> fx.GraphModule:
-        """The scores as a graph of the products and what is read."""
-        return _graph((*self.products, *self.reads), sorted(self.inside), scores)
+        """The scores as a graph of the products (or all that was given) and what is read."""
+        return graph_of((*(self.given or self.products), *self.reads), sorted(self.inside), scores)
 
 
-def _is_evaluated(node: fx.Node) -> bool:
+def is_evaluated(node: fx.Node) -> bool:
     """Whether a kernel may evaluate a call at one point."""
     target: Any = node.target
     if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor) or rule_for(target) is None:
         return False
-    known = target in _MOVES or target in _CASTS or target in _MADE or target in _PARTS
+    known = target in MOVES or target in CASTS or target in _MADE or target in _PARTS
     return known or torch.Tag.pointwise in target.tags
 
 
-def _graph(places: Sequence[fx.Node], calls: Sequence[fx.Node], result: fx.Node) -> fx.GraphModule:
+def graph_of(places: Sequence[fx.Node], calls: Sequence[fx.Node], result: fx.Node) -> fx.GraphModule:
     """``calls`` as a graph of ``places``."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -129,9 +132,8 @@ def _graph(places: Sequence[fx.Node], calls: Sequence[fx.Node], result: fx.Node)
     return fx.GraphModule({}, graph)
 
 
-def _is_attention(match: Match, context: CompileContext) -> bool:
+def fits(root: torch.Tensor, value: torch.Tensor, shares: torch.Tensor, context: CompileContext) -> bool:
     """Whether the device has templates, and sizes are known that occupy it: a program of the kernel takes a block of one head's queries alone."""
-    root, value, shares = match.val(), match.val("value"), match.val("softmax")
     if writer_of(device_of(root.device).language(context.config)).templates is None:
         return False
     if not all(isinstance(size, int) for size in (*root.shape, *value.shape, *shares.shape)):
@@ -141,17 +143,26 @@ def _is_attention(match: Match, context: CompileContext) -> bool:
     return queries >= _FEWEST_QUERIES and (programs >= _FEWEST_PROGRAMS or steps <= _MOST_STEPS)
 
 
+def heads_of(softmax: torch.Tensor, lanes: int) -> int:
+    """How many heads there are, as far as the shape of the softmax tells: one where it does not."""
+    return softmax.shape[1] if softmax.dim() == 4 and softmax.shape[0] * softmax.shape[1] == lanes else 1
+
+
+def _is_attention(match: Match, context: CompileContext) -> bool:
+    return fits(match.val(), match.val("value"), match.val("softmax"), context)
+
+
 def _attend(match: Match, edit: Editor) -> fx.Node | None:
     root, softmax, scores, value = match.root, match["softmax"], match["scores"], match["value"]
     last: Any = root.args[0]
     shape = tuple(last.meta["val"].shape)
-    val = softmax.meta["val"]
-    heads = val.shape[1] if val.dim() == 4 and val.shape[0] * val.shape[1] == shape[0] else 1
-    after = _graph((softmax,), list(reversed(match["path"])), last)
+    heads = heads_of(softmax.meta["val"], shape[0])
+    after = graph_of((softmax,), list(reversed(match["path"])), last)
     vals = (root.meta["val"],)
     for deep in (True, False):
-        found = _Scores(shape)
-        if not found.collect(scores, softmax, deep=deep):
+        found = Scores(shape)
+        found.collect(scores, deep=deep)
+        if len(found.products) != 1 or not _are_read_by(found, softmax):
             return None
         (product,) = found.products
         operands, bodies = (*product.args, value, heads), (found.body(scores), after)
@@ -162,6 +173,11 @@ def _attend(match: Match, edit: Editor) -> fx.Node | None:
     return None
 
 
+def _are_read_by(found: Scores, softmax: fx.Node) -> bool:
+    """Whether nothing but the softmax reads what follows from the products."""
+    return all(user in found.inside or user is softmax for node in found.varying() for user in node.users)
+
+
 RULES = (
     Rule(
         name="attention_written_out",
@@ -169,7 +185,7 @@ RULES = (
         pattern=call(
             aten.bmm.default,
             Through(
-                _MOVES | _CASTS,
+                MOVES | CASTS,
                 call(
                     aten._softmax.default,
                     Operand("scores"),

@@ -29,7 +29,9 @@ from .walks import Walk, Window
 
 _LOG2E = 1 / math.log(2)
 #: What gradients read one number a query of, and the variables that hold it.
-_NUMBERS = (("lse", "logs"), ("less", "extra"))
+_NUMBERS = (("lse", "logs"), ("total", "logs"), ("peak", "tops"), ("less", "extra"))
+#: What has a row of numbers for each query or key.
+_ROWS = frozenset(("out", "dq", "dk", "dv"))
 
 #: Bytes of shared memory: what a stage may take for what functions read of pairs, and what Triton takes for itself.
 _PAIRS, _SCRATCH = 32 << 10, 2 << 10
@@ -78,10 +80,10 @@ def forward(template: Template, name: str) -> GeneratedKernel:
         w.body.line("peak = higher")
         w.end()
     # A row of which nothing takes part is 0 under a block mask, and what 0 / 0 is where a program wrote the softmax out.
-    nothing = w.windowed and w.parts == 1
+    nothing = w.windowed and w.parts == 1 and not w.empty_is_zero
     w.tail += [f"result = result / {'total' if nothing else 'tl.where(total == 0.0, 1.0, total)'}[:, None]"]
     w.store_rows("out", "result")
-    for number, text in (("lse", f"peak{times} + tl.log2(total)"), ("peak", "peak")):
+    for number, text in (("lse", f"peak{times} + tl.log2(total)"), ("total", "tl.log2(total)"), ("peak", "peak")):
         if number in w.outs:
             w.store_numbers(number, text)
     return w.kernel()
@@ -97,7 +99,7 @@ def query_gradient(template: Template, name: str) -> GeneratedKernel:
     for walk in w.walks("kv"):
         w.begin(walk)
         w.load_step("k", "keys")
-        shares = w.shares("queries", "keys", "logs[:, None]")
+        shares = w.shares("queries", "keys", "[:, None]")
         w.load_step("v", "values")
         slope = w.slope("grads", "values", shares, "extra[:, None]")
         w.body.line(f"dq = tl.dot({slope}.to({w.dtype}), keys, dq{w.precision})")
@@ -119,7 +121,7 @@ def key_gradients(template: Template, name: str) -> GeneratedKernel:
         w.begin(walk)
         w.load_step("q", "queries")
         w.load_step_numbers()
-        shares = w.shares("keys", "queries", "logs")
+        shares = w.shares("keys", "queries", "")
         w.load_step("grad", "grads")
         w.body.line(f"dv = tl.dot({shares}.to({w.dtype}), grads, dv{w.precision})")
         slope = w.slope("values", "grads", shares, "extra")
@@ -144,10 +146,12 @@ class _Writer:
         self.by_keys = self.row == "n"
         batch, heads = _ints(self.operands["k"].sizes)[:2]
         self.sharing = (self.sizes["b"] // batch, self.sizes["h"] // heads)
+        #: Whether a program goes over all heads that share its keys; gradients that are ``apart`` are of each head.
+        self.gathers = self.by_keys and not self.facts.get("apart")
         #: How many programs have the same rows, each with a part of the places, and whether rows are those of all heads that share keys.
         self.parts = int(self.facts.get("parts", 1))
         self.packed = bool(self.facts.get("packed"))
-        moving = frozenset(axes[p].symbol for p, count in zip("bh", self.sharing) if self.by_keys and count > 1)
+        moving = frozenset(axes[p].symbol for p, count in zip("bh", self.sharing) if self.gathers and count > 1)
         along = frozenset((axes["h"].symbol,)) if self.packed else frozenset()
         self.body = Bodies(template, axes[self.row].symbol, axes[self.place].symbol, moving, along)
         self.half = self.operands["q"].dtype
@@ -155,6 +159,7 @@ class _Writer:
         self.scale = float(self.facts["scale"])
         #: Whether the pairs that take part are those of a window, not of a block mask.
         self.windowed = "window" in self.facts
+        self.empty_is_zero = not self.windowed or bool(self.facts.get("empty_is_zero"))
         names = {} if self.windowed else {"m": "query_block", "n": "key_block"}
         self.blocks = {point: int(self.facts[fact]) for point, fact in names.items()}
         self.walk = Walk()
@@ -165,7 +170,7 @@ class _Writer:
         self.shape = self._fitted(shapes if self.half.itemsize == 2 else SINGLE)
         self.parameters = [*self.operands, *self.body.pointers.values(), *(f"out_{out}" for out in self.outs)]
         count = -(-self.rows // self.shape.rows)
-        lanes = (batch, heads) if self.by_keys else (self.sizes["b"], heads if self.packed else self.sizes["h"])
+        lanes = (batch, heads) if self.gathers else (self.sizes["b"], heads if self.packed else self.sizes["h"])
         self.programs = count * lanes[0] * lanes[1] * self.parts
         self.head: list[str] = [
             "pid = tl.program_id(0)",
@@ -281,7 +286,9 @@ class _Writer:
             b, h = self.sharing
             if self.packed:
                 return (f"(b // {b})", "ahead")
-            return ("abatch", "ahead") if self.by_keys else (f"(b // {b})", f"(h // {h})")
+            if self.by_keys and name in self.outs:
+                return ("abatch", "ahead")
+            return ("abatch", "ahead") if self.gathers else (f"(b // {b})", f"(h // {h})")
         return ("b", f"(ahead * {self.sharing[1]})") if self.packed else ("b", "h")
 
     def _row(self, ref: Ref, variable: str) -> str:
@@ -317,21 +324,33 @@ class _Writer:
         )
 
     def load_row_numbers(self) -> None:
-        """What the gradient knows of each row; a row of which nothing takes part has shares of zero."""
-        for name, variable in _NUMBERS:
+        """What the gradient knows of each row."""
+        for name, variable in self._numbers():
             ref = self.operands[name]
             self.head.append(
                 f"{variable} = tl.load({self._base(name, ref, ('b', 'h'))} + {_times('rows', ref.strides[2])})"
             )
-        self.head.append('logs = tl.where(logs == float("-inf"), float("inf"), logs)')
+        self.head += self._without_empty()
 
     def load_step_numbers(self) -> None:
         """The same of each place."""
-        for name, variable in _NUMBERS:
+        for name, variable in self._numbers():
             ref = self.operands[name]
             self._point(f"{variable}_at = {self._base(name, ref, ('b', 'h'))}")
             self.body.line(f"{variable} = tl.load({variable}_at + {_times('places', ref.strides[2])})[None, :]")
-        self.body.line('logs = tl.where(logs == float("-inf"), float("inf"), logs)')
+        for line in self._without_empty():
+            self.body.line(line)
+
+    def _numbers(self) -> list[tuple[str, str]]:
+        return [(name, variable) for name, variable in _NUMBERS if name in self.operands]
+
+    def _without_empty(self) -> list[str]:
+        """A row of which nothing takes part has shares of zero, or what 0 / 0 is where a program wrote the softmax out."""
+        if not self.empty_is_zero:
+            return []
+        least = 'float("-inf")'
+        tops = [f"tops = tl.where(tops == {least}, 0.0, tops)"] if "peak" in self.operands else []
+        return [f'logs = tl.where(logs == {least}, float("inf"), logs)', *tops]
 
     def store_rows(self, name: str, text: str) -> None:
         """A result of the program's rows."""
@@ -347,7 +366,7 @@ class _Writer:
         ref = Ref.whole(self.outs[name])
         if self.parts > 1:
             return evolve(ref, sizes=ref.sizes[1:], strides=ref.strides[1:])
-        if name != "out" or len(ref.sizes) == 4:
+        if name not in _ROWS or len(ref.sizes) == 4:
             return ref
         heads, (lane, *strides) = self.sizes["h"], ref.strides
         sizes: list[ex.Expr | int] = [self.sizes["b"], heads, *ref.sizes[1:]]
@@ -434,22 +453,26 @@ class _Writer:
                 scores = "scaled"
         return self._kept(scores, 'float("-inf")')
 
-    def shares(self, first: str, second: str, lse: str) -> str:
-        """What each pair had of its row's sum."""
+    def shares(self, first: str, second: str, column: str) -> str:
+        """What each pair had of its row's sum; ``column`` makes a column of numbers where rows are those of queries."""
         scores = self.scores(first, second)
-        self.body.line(f"shares = tl.exp2({scores} - {lse})")
+        if "peak" in self.operands:
+            times = f" * {_LOG2E!r}" if self.natural else ""
+            scores = f"({scores} - tops{column}){times}"
+        self.body.line(f"shares = tl.exp2({scores} - logs{column})")
         return "shares"
 
     def slope(self, first: str, second: str, shares: str, less: str) -> str:
         """The gradient of the products, without their scale."""
         self.body.line(f"slope = {shares} * (tl.dot({first}, tl.trans({second}){self.precision}) + {less})")
-        if is_plain(self.template.bodies["slope"], "slope"):
+        name = "inner_slope" if self.walk.score == "inner" else "slope"
+        if is_plain(self.template.bodies[name], "slope"):
             return "slope"
         plain = "plain"
-        if is_plain(self.template.bodies["score"], "score"):
+        if is_plain(self.template.bodies[self.walk.score], "score") and not self.natural:
             self.body.line(f"unscaled = plain * {math.log(2)!r}")
             plain = "unscaled"
-        slope = self.body.value("slope", {"score": plain, "slope": "slope"}, torch.float32)
+        slope = self.body.value(name, {"score": plain, "slope": "slope"}, torch.float32)
         return self._kept(slope, "0.0")
 
     def _kept(self, value: str, other: str) -> str:
@@ -512,7 +535,7 @@ class _Writer:
     def _members(self, lines: list[str]) -> list[str]:
         """``lines`` for every head that shares the program's rows."""
         batches, heads = self.sharing
-        if not self.by_keys or batches * heads == 1:
+        if not self.gathers or batches * heads == 1:
             return lines
         # One batch of keys alone is shared by several batches: the first one.
         lanes = [f"b = abatch + member // {heads}"] if batches > 1 else []

@@ -1,0 +1,274 @@
+"""Attention that a program writes out and takes gradients of becomes kernels that store no block of scores, forward and backward.
+
+In: the joint graph of forward and backward, before it is cut in two. Out: the same graph with an ``attend`` node in the place of the last product of the forward, and an
+``attend_backward`` node in the place of the three products that gradients of queries, keys and values are; lowering knows templates for both, and what
+these decline stays. Between them go the result and two numbers for each row.
+
+The forward is what ``written_attention.py`` looks for. Of the backward, what lies between the softmax's gradient and the products is evaluated in the
+kernels as the program's autograd wrote it. Whatever else reads scores, shares or their gradients keeps the graph as it is: a bias with a gradient,
+shares that are returned, dropout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import getitem
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import fx
+
+from ..context import CompileContext
+from ..lowering.trial import refusal
+from ..lowering.written_attention import ATTEND
+from ..lowering.written_gradients import ATTEND_BACKWARD
+from .fakes import PROVENANCE, fake_mode_of, quietly
+from .written_attention import CASTS, MOVES, Scores, fits, graph_of, heads_of, is_evaluated
+
+aten = torch.ops.aten
+
+#: Calls between a softmax and a product, and between its gradient and products.
+_LONGEST, _MOST_BETWEEN = 8, 64
+#: The note on a node that is a nested graph; autograd reads it.
+BODY = "body"
+
+
+def fuse_attention(graph: fx.Graph, results: Sequence[fx.Node], context: CompileContext) -> dict[fx.Node, fx.Node]:
+    """Rewrite ``graph``. Returns what stands for each product that is gone. Bodies are ``get_attr`` nodes that carry them as ``meta["body"]``."""
+    replaced: dict[fx.Node, fx.Node] = {}
+    for gradient in graph.find_nodes(op="call_function", target=aten._softmax_backward_data.default):
+        found = _found(gradient)
+        if found is not None and _is_large_enough(found, context):
+            replaced |= _fused(graph, found, frozenset(results), context)
+    return replaced
+
+
+@frozen
+class _Attention:
+    """The nodes of one attention. ``path`` leads from the softmax to ``shares``, which ``root`` takes, ``inward`` from ``slopes``, the product that is the gradient
+    of these, to what the softmax's ``gradient`` takes; ``last`` is the gradient of the products."""
+
+    softmax: fx.Node
+    path: tuple[fx.Node, ...]
+    root: fx.Node
+    slopes: fx.Node
+    inward: tuple[fx.Node, ...]
+    gradient: fx.Node
+    last: fx.Node
+    #: The gradients of queries, keys and values.
+    ends: tuple[fx.Node, fx.Node, fx.Node]
+
+    @property
+    def shares(self) -> fx.Node:
+        """What the last product of the forward takes of the softmax."""
+        shares: Any = self.root.args[0]
+        return shares
+
+
+def _is_large_enough(found: _Attention, context: CompileContext) -> bool:
+    value: Any = found.root.args[1]
+    return fits(found.root.meta["val"], value.meta["val"], found.softmax.meta["val"], context)
+
+
+def _found(gradient: fx.Node) -> _Attention | None:
+    """The attention whose softmax has this gradient."""
+    softmax: Any = gradient.args[1]
+    if softmax.target is not aten._softmax.default or softmax.args[1] != gradient.args[2]:
+        return None
+    path: list[fx.Node] = []
+    node = softmax
+    root: fx.Node | None = None
+    while root is None and len(path) <= _LONGEST:
+        users = [user for user in node.users if not user.meta.get("backward")]
+        if len(users) != 1:
+            return None
+        if users[0].target is aten.bmm.default:
+            root = users[0]
+        elif users[0].target in MOVES | CASTS:
+            node = users[0]
+            path.append(node)
+        else:
+            return None
+    if root is None or root.args[0] is not node or root.args[1] is node:
+        return None
+    value: Any = root.args[1]
+    late = [user for user in node.users if user is not root and _is_turned(user, node)]
+    of_values = [user for turned in late for user in turned.users if _is_product(user) and user.args[0] is turned]
+    slopes: Any = gradient.args[0]
+    inward: list[fx.Node] = []
+    while slopes.target in MOVES | CASTS and len(inward) < _LONGEST:
+        inward.append(slopes)
+        slopes = slopes.args[0]
+    if len(of_values) != 1 or not _is_product(slopes) or slopes.args[0] is not of_values[0].args[1]:
+        return None
+    if not _is_turned(slopes.args[1], value):
+        return None
+    products = _products_behind(gradient)
+    if products is None or len(products) != 2:
+        return None
+    (of_queries, last), (of_keys, same) = products
+    if last is not same:
+        return None
+    ends = (of_queries, of_keys, of_values[0])
+    return _Attention(softmax, tuple(path), root, slopes, tuple(inward), gradient, last, ends)
+
+
+def _products_behind(gradient: fx.Node) -> list[tuple[fx.Node, fx.Node]] | None:
+    """The products that take what follows from ``gradient``, from the left and then from the right, each with what it takes; None where something else does."""
+    seen = {gradient}
+    pending = [gradient]
+    left: list[tuple[fx.Node, fx.Node]] = []
+    right: list[tuple[fx.Node, fx.Node]] = []
+    while pending:
+        node = pending.pop()
+        for user in node.users:
+            if _is_product(user):
+                (left if user.args[0] is node else right).append((user, node))
+            elif not is_evaluated(user) or len(seen) > _MOST_BETWEEN:
+                return None
+            elif user not in seen:
+                seen.add(user)
+                pending.append(user)
+    return [*left, *right] if len(left) == len(right) == 1 else None
+
+
+def _is_product(node: Any) -> bool:
+    return isinstance(node, fx.Node) and node.target is aten.bmm.default
+
+
+def _is_turned(node: Any, other: fx.Node) -> bool:
+    """Whether one is the other with its matrices transposed."""
+    return (_turns(node) and node.args[0] is other) or (_turns(other) and other.args[0] is node)
+
+
+def _turns(node: fx.Node) -> bool:
+    dims: Any = node.args[1:]
+    if node.target is aten.transpose.int:
+        return {dim % 3 for dim in dims} == {1, 2}
+    return node.target is aten.permute.default and list(dims[0]) == [0, 2, 1]
+
+
+def _fused(
+    graph: fx.Graph, found: _Attention, results: frozenset[fx.Node], context: CompileContext
+) -> dict[fx.Node, fx.Node]:
+    """Put the two nodes in; what stands for the four products, nothing where something speaks against it."""
+    for deep in (True, False):
+        shape = tuple(found.shares.meta["val"].shape)
+        forward = Scores(shape)
+        forward.collect(found.softmax.args[0], deep=deep)
+        if len(forward.products) != 1:
+            return {}
+        (product,) = forward.products
+        of_queries, of_keys, _ = found.ends
+        if not _is_turned(of_queries.args[1], product.args[1]) or not _is_turned(of_keys.args[0], product.args[0]):
+            return {}
+        outward = Scores(shape, (found.gradient, product))
+        outward.collect(found.last, deep=deep)
+        region = [*forward.varying(), *outward.varying(), found.softmax, *found.path, found.slopes, *found.inward]
+        if not _is_closed(region, found, results):
+            return {}
+        made = _Replacement(graph, found, product, context).run(forward, outward)
+        if made:
+            return made
+    return {}
+
+
+def _is_closed(region: Sequence[fx.Node], found: _Attention, results: frozenset[fx.Node]) -> bool:
+    """Whether nothing outside reads what is to go, and nobody said of a part of it how it is to be computed."""
+    turned: Any = found.ends[2].args[0]
+    inside = {*region, turned}
+    ends = {found.root, *found.ends}
+    if inside & results or any(node.meta.get("backward") for node in (found.softmax, found.root)):
+        return False
+    notes = ("refused", "checks")
+    if any(any(map(node.meta.get, notes)) or node.meta.get("checkpoint") is not None for node in inside | ends):
+        return False
+    return all(user in inside or user in ends for node in inside for user in node.users)
+
+
+@frozen
+class _Replacement:
+    """Makes the nodes that take the place of one attention."""
+
+    graph: fx.Graph
+    found: _Attention
+    product: fx.Node
+    context: CompileContext
+
+    def run(self, forward: Scores, outward: Scores) -> dict[fx.Node, fx.Node]:
+        """What stands for the four products; nothing, and no node is left, where a template declines."""
+        found = self.found
+        q, k = self.product.args
+        value = found.root.args[1]
+        grad: Any = found.ends[2].args[1]
+        place = min(found.ends)
+        softmax, shape = found.softmax.meta["val"], found.shares.meta["val"].shape
+        heads = heads_of(softmax, shape[0])
+        mode = fake_mode_of(self.graph)
+        late = [*outward.reads, grad]
+        if mode is None or not all(node < found.root for node in forward.reads) or not all(n < place for n in late):
+            return {}
+        with quietly(mode):
+            rows = [torch.empty((shape[0] // heads, heads, shape[1]), device=softmax.device) for _ in range(2)]
+        bodies = [
+            forward.body(found.softmax.args[0]),
+            graph_of((found.softmax,), found.path, found.shares),
+        ]
+        more = (int(found.softmax.args[1]), tuple(forward.reads))
+        operands = (q, k, value, heads)
+        vals = (found.root.meta["val"], *rows)
+        if refusal(None, found.root, ATTEND, (*operands, *bodies, *more), vals, self.context):
+            return {}
+        places = self._bodies(found.root, ("scores", "shares"), bodies)
+        out = self._call(found.root, ATTEND, (*operands, *places, *more), vals)
+        parts = [self._part(found.root, out, number) for number in range(len(vals))]
+        inward = graph_of((found.slopes,), list(reversed(found.inward)), found.gradient.args[0])
+        late_bodies = [inward, outward.body(found.last)]
+        given = (q, k, value, *parts, grad, heads)
+        vals = tuple(end.meta["val"] for end in found.ends)
+        tail = tuple(outward.reads)
+        if refusal(None, place, ATTEND_BACKWARD, (*given, *bodies, *more, *late_bodies, tail), vals, self.context):
+            for node in (*reversed(parts), out, *places):
+                self.graph.erase_node(node)
+            return {}
+        late_places = [
+            *self._bodies(place, ("scores_again", "shares_again"), bodies),
+            *self._bodies(place, ("slopes", "products_gradient"), late_bodies),
+        ]
+        gradients = self._call(place, ATTEND_BACKWARD, (*given, *late_places[:2], *more, *late_places[2:], tail), vals)
+        by_end = {end: self._part(place, gradients, number) for number, end in enumerate(found.ends)}
+        replaced = {found.root: parts[0], **by_end}
+        for node, now in replaced.items():
+            node.replace_all_uses_with(now)
+        self._sweep([*found.ends, found.root])
+        return replaced
+
+    def _bodies(self, place: fx.Node, names: Sequence[str], bodies: Sequence[fx.GraphModule]) -> list[fx.Node]:
+        made = []
+        for name, body in zip(names, bodies, strict=True):
+            with self.graph.inserting_before(place):
+                node = self.graph.create_node("get_attr", f"{self.found.root.name}_{name}")
+            node.meta[BODY] = body
+            made.append(node)
+        return made
+
+    def _call(self, place: fx.Node, target: Any, args: tuple[Any, ...], val: Any) -> fx.Node:
+        """A call in front of ``place``, of the half of the graph that this is in."""
+        with self.graph.inserting_before(place):
+            node = self.graph.call_function(target, args)
+        node.meta = {key: value for key, value in place.meta.items() if key in (*PROVENANCE, "backward")}
+        node.meta["val"] = val
+        return node
+
+    def _part(self, place: fx.Node, node: fx.Node, number: int) -> fx.Node:
+        return self._call(place, getitem, (node, number), node.meta["val"][number])
+
+    def _sweep(self, roots: Sequence[fx.Node]) -> None:
+        """Erase ``roots`` and what nobody reads any more."""
+        pending = list(roots)
+        while pending:
+            node = pending.pop()
+            if node.op == "call_function" and not node.users and not node._erased:
+                pending.extend(node.all_input_nodes)
+                self.graph.erase_node(node)

@@ -1,0 +1,87 @@
+"""Attention as programs write it out, of operands that tests make."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+TRITON = {"cpu_backend": "triton"}
+
+
+def operands(*shape, keys=None, dtype=torch.float16, heads=None):
+    """Queries, keys and values."""
+    torch.manual_seed(0)
+    batch, h, m, d = shape
+    others = (batch, heads or h, keys or m, d)
+    return [(torch.randn(s) * 1.5).to(dtype) for s in (shape, others, others)]
+
+
+def distances(q, k):
+    """Key less query, by position."""
+    return torch.arange(k.shape[-2], device=q.device) - torch.arange(q.shape[-2], device=q.device).unsqueeze(-1)
+
+
+def plain(q, k, v):
+    return torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v
+
+
+def causal(q, k, v):
+    mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
+    return torch.softmax((q @ k.mT * 0.2).masked_fill(mask.logical_not(), -math.inf), -1) @ v
+
+
+def additive(q, k, v):
+    """A mask of the least numbers, in float32, as models of transformers write it."""
+    mask = torch.full((q.shape[-2], k.shape[-2]), torch.finfo(q.dtype).min, device=q.device, dtype=q.dtype).triu(1)
+    return torch.softmax(q @ k.mT * 0.2 + mask, -1, dtype=torch.float32).to(q.dtype) @ v
+
+
+def sliding(q, k, v):
+    d = distances(q, k)
+    return torch.softmax(torch.where((d <= 0) & (d > -20), (q * 0.25) @ k.mT, -math.inf), -1) @ v
+
+
+def band(q, k, v):
+    return (
+        torch.softmax(
+            (q @ k.mT * 0.2).masked_fill(distances(q, k).abs() >= 9, -1e4 if q.dtype is torch.float16 else -1e9), -1
+        )
+        @ v
+    )
+
+
+def einsum(q, k, v):
+    scores = torch.einsum("bhid,bhjd->bhij", q, k) * 0.25
+    return torch.einsum("bhij,bhjd->bihd", torch.softmax(scores.float(), -1).to(q.dtype), v)
+
+
+def slopes(q, k, v):
+    """Distances with a slope for each head, under a causal mask."""
+    d = distances(q, k)
+    slope = torch.exp2(-torch.arange(1, q.shape[1] + 1, device=q.device)).view(1, -1, 1, 1)
+    scores = q @ k.mT * 0.3 + (d * slope).to(q.dtype)
+    return torch.softmax(scores.masked_fill(d > 0, -math.inf), -1) @ v
+
+
+def documents(q, k, v):
+    number = torch.arange(k.shape[-2], device=q.device) // 7
+    same = (number.unsqueeze(-1) == number) & (distances(q, k) <= 0)
+    return torch.softmax((q @ k.mT).masked_fill(same.logical_not(), -math.inf), -1) @ v
+
+
+def grouped(q, k, v):
+    """Heads of keys that several heads of queries share."""
+    k, v = (x.unsqueeze(2).expand(-1, -1, 2, -1, -1).reshape(q.shape[0], q.shape[1], *x.shape[2:]) for x in (k, v))
+    return torch.softmax(q @ k.transpose(2, 3) * 0.2, -1) @ v
+
+
+def empty_rows(q, k, v):
+    """The first queries see nothing."""
+    return torch.softmax((q @ k.mT).masked_fill(distances(q, k) > -5, -math.inf), -1) @ v
+
+
+def padded(q, k, v):
+    """Rows that keep nothing of a mask of numbers weigh all keys alike."""
+    scores = (q @ k.mT).float().masked_fill(distances(q, k) > -5, torch.finfo(torch.float32).min)
+    return torch.softmax(scores, -1).to(q.dtype) @ v
