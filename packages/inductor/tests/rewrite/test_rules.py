@@ -142,6 +142,10 @@ def convolved(x, w, b):
     return aten.convolution(x, w, b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 
 
+def pointwise(x, w, stride=1, padding=0, groups=1):
+    return aten.convolution(x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups)
+
+
 def packed_convolution(x, w, b, *behind):
     return torch.ops.mkldnn._convolution_pointwise(x, w, b, [1, 1], [1, 1], [1, 1], 1, *behind)
 
@@ -158,6 +162,7 @@ def activated(function):
     )
 
 
+POINTS = floats((4, 8, 1, 1), (16, 8, 1, 1), dtype=torch.bfloat16)
 SUMMED = [*IMAGES, (torch.randn(2, 48, 32, 32) * 0.3).to(memory_format=torch.channels_last)]
 NONE = ("none", [], "")
 OF_CPUS = {
@@ -261,6 +266,20 @@ OF_CPUS = {
         tolerance=1e-4,
         cuda=False,
         frozen=(1, 2),
+    ),
+    "convolution_of_points": Case(
+        lambda x, w: pointwise(x, w).flatten(1),
+        POINTS,
+        (
+            (lambda x, w: pointwise(x, w, stride=2).flatten(1), POINTS),
+            (lambda x, w: pointwise(x, w, padding=1).flatten(1), POINTS),
+            (lambda x, w: pointwise(x, w).flatten(1), floats((4, 8, 1, 1), (12, 8, 1, 1), dtype=torch.bfloat16)),
+            # Convolutions round to TF32 by default, products do not.
+            (lambda x, w: pointwise(x, w).flatten(1), floats((4, 8, 1, 1), (16, 8, 1, 1))),
+            # By rows: a torch built without CUDA takes it that all results are.
+            (lambda x, w: pointwise(x, w).flatten(1), floats((4, 8, 2, 2), (16, 8, 1, 1), dtype=torch.bfloat16)),
+        ),
+        tolerance=2e-2,
     ),
     "sum_with_a_convolution": Case(
         lambda x, w, b, y: y + packed_convolution(x, w, b, *NONE),

@@ -115,7 +115,8 @@ class Libraries:
     ``attention_reads_strides``: attention takes operands in any aligned strides. ``products_want_rows_aligned``: products whose rows are no multiples of 16
     bytes have no fast kernels. ``packs_weights``: products and convolutions have faster calls for weights in a form of their own.
     ``multiplies_groups``: whether grouped products of a dtype are one kernel; else they are one product after the other, and the host waits for their sizes.
-    ``depthwise_is_slow``: convolutions of a channel a group take much longer than memory.
+    ``depthwise_is_slow``: convolutions of a channel a group take much longer than memory. ``convolutions_start_slowly``: a call of one takes
+    the host several times as long as one of a product.
     ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in force.
     """
 
@@ -132,6 +133,7 @@ class Libraries:
     packs_weights: bool = False
     multiplies_groups: Callable[[torch.device, torch.dtype], bool] = _one_by_one
     depthwise_is_slow: bool = False
+    convolutions_start_slowly: bool = False
     rounds_products: Callable[[], bool] = _exact
     rounds_convolutions: Callable[[], bool] = _exact
 

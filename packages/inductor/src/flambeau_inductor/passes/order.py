@@ -15,6 +15,7 @@ from ..rewrite import (
     folded_scales,
     packed_convolutions,
     packed_products,
+    pointwise_convolutions,
     split_products,
     written_attention,
 )
@@ -37,10 +38,10 @@ OPENING_UP = RuleSet(cells.RULES)
 FOLDING = RuleSet(folded_scales.RULES)
 #: Operands and results of library calls; before layouts are assigned.
 LIBRARY_CALLS = RuleSet((*embedding_gradients.RULES, *attention.RULES, *written_attention.RULES, *bias.CONVOLUTIONS))
-#: Which products the library does, and what it does with them: last, on what the other passes left.
+#: Which products the library does, and what it does with them: last, on what the other passes left, convolutions that are products included.
 PRODUCTS = RuleSet((*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES, *packed_products.RULES))
 #: Convolutions, in the layout that they were given.
-CONVOLUTIONS = RuleSet(packed_convolutions.RULES)
+CONVOLUTIONS = RuleSet((*pointwise_convolutions.RULES, *packed_convolutions.RULES))
 
 #: What makes bodies: comes first, so that the others see these.
 OPENING = (Pass("blocked_attention", blocked_attention),)
@@ -56,6 +57,6 @@ PASSES = (
     Pass("batch_products", batch_products),
     Pass("library_calls", LIBRARY_CALLS.run),
     Pass("channels_last", channels_last),
-    Pass("products", PRODUCTS.run),
     Pass("convolutions", CONVOLUTIONS.run),
+    Pass("products", PRODUCTS.run),
 )

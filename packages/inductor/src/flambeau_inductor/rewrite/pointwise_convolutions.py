@@ -1,0 +1,73 @@
+"""Convolutions of one element a window, channels-last, as the products of matrices that they are.
+
+In: a functional graph, layouts assigned, biases taken out. Out: the same graph with ``mm`` between views in the place of such convolutions. Libraries compute both by the same
+kernels, but a call of a convolution takes the host several times as long as one of a product, which in networks of small images is longer than the device takes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from ..context import CompileContext
+from ..devices import device_of
+from .engine import Editor, Match, Rule
+from .patterns import Constant, Like, Operand, call
+
+aten = torch.ops.aten
+
+#: Bytes that rows of both operands are multiples of: else the library has no fast kernel for the product, and may have one for the convolution.
+_ALIGNMENT = 16
+_ROWS, _IMAGES = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+def _is_product(match: Match, context: CompileContext) -> bool:
+    image, weight, val = match.val("image"), match.val("weight"), match.val()
+    if any(match["padding"]) or any(step != 1 for step in match["stride"]) or tuple(weight.shape[2:]) != (1, 1):
+        return False
+    if not all(isinstance(size, int) for tensor in (image, weight) for size in tensor.shape):
+        return False
+    if not all(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in (image, val)):
+        return False
+    aligned = all(size * val.dtype.itemsize % _ALIGNMENT == 0 for size in weight.shape[:2])
+    libraries = device_of(val.device).libraries
+    same = val.dtype is not torch.float32 or libraries.rounds_products() == libraries.rounds_convolutions()
+    return aligned and same and val.numel() > 0
+
+
+def _as_product(match: Match, edit: Editor) -> fx.Node:
+    val, weight = match.val(), match.val("weight")
+    columns, terms = weight.shape[:2]
+    rows = edit.call(aten.permute.default, match["image"], list(_ROWS))
+    left = edit.call(aten.view.default, rows, [-1, terms])
+    matrix = edit.call(aten.view.default, match["weight"], [columns, terms])
+    right = edit.call(aten.permute.default, matrix, [1, 0])
+    product = edit.call(aten.mm.default, left, right)
+    points = edit.call(aten.view.default, product, [val.shape[0], *val.shape[2:], columns])
+    return edit.call(aten.permute.default, points, list(_IMAGES), known=val)
+
+
+RULES = (
+    Rule(
+        name="convolution_of_points",
+        identity="convolution(x, w) = x @ w for each point where a window is one element, summed and rounded alike",
+        pattern=call(
+            aten.convolution.default,
+            Operand("image"),
+            Operand("weight"),
+            None,
+            stride=Constant("stride"),
+            padding=Constant("padding"),
+            transposed=False,
+            groups=1,
+            others=True,
+            like=Like(
+                libraries="convolutions_start_slowly",
+                dtypes=(torch.float32, torch.float16, torch.bfloat16),
+                ranks=(4,),
+            ),
+        ),
+        check=_is_product,
+        replace=_as_product,
+    ),
+)
