@@ -11,6 +11,9 @@ from collections.abc import Iterable
 
 from . import elementary, philox
 
+#: The function that rounds operands to TF32.
+NEAREST_TF32 = "nearest_tf32"
+
 #: name -> (helpers it calls, source)
 _HELPERS: dict[str, tuple[tuple[str, ...], str]] = {}
 
@@ -81,6 +84,16 @@ _helper(
 def divide_part(a, b, inverse):
     estimate = a * inverse
     return tl.fma(tl.fma(estimate, b * -1.0, a), inverse, estimate)
+""",
+)
+# The nearest number of TF32's 10 bits, halves away from zero: what the libraries of NVIDIA give the units for matrices, which leave out the other 13 bits
+# whatever they are. A NaN whose bits are all set would come out as -0.
+_helper(
+    NEAREST_TF32,
+    """
+def nearest_tf32(a):
+    bits = a.to(tl.int32, bitcast=True)
+    return tl.where(a == a, ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True), a)
 """,
 )
 _helper(

@@ -9,6 +9,7 @@ from attrs import evolve
 
 pytest.importorskip("triton")
 
+from rounding import with_tf32
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from tracing import traced, traced_on_cuda
@@ -81,7 +82,7 @@ def run(gm, inputs, aligned=True):
 def test_equals_eager(name, offsets, aligned):
     function, x, w = CASES[name]
     inputs = [x, w, torch.tensor(OFFSETS[offsets], dtype=torch.int32)]
-    found, expected = run(traced_for_real(function, *inputs), inputs, aligned), function(*inputs)
+    found, expected = run(traced_for_real(function, *inputs), inputs, aligned), with_tf32(function, *inputs)
     end, tolerance = OFFSETS[offsets][-1], 1e-4 if x.dtype is torch.float32 else 2e-2
     torch.testing.assert_close(found[:end], expected[:end], rtol=tolerance, atol=tolerance)
     # Eager leaves these as they were.

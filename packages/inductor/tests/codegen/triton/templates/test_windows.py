@@ -9,6 +9,7 @@ from attrs import evolve
 
 pytest.importorskip("triton")
 
+from rounding import with_tf32
 from tracing import convolved_on_cuda, traced
 
 from flambeau_inductor.codegen.triton.templates.windows import WindowSide
@@ -94,7 +95,7 @@ def test_equals_eager(name, aligned):
     if all(tensor.numel() for tensor in inputs):
         assert (kinds.count(Launch), kinds.count(Call)) == (LAUNCHES.get(name, 1), 0)
         assert any("gemm" in kernel.entry for kernel in artifact.kernels)
-    expected = function(*inputs)
+    expected = with_tf32(function, *inputs)
     tolerance = 1e-4 if inputs[0].dtype is torch.float32 else 2e-2
     for have, want in zip(
         load(artifact)(*inputs), expected if isinstance(expected, tuple) else (expected,), strict=True
@@ -115,7 +116,7 @@ def test_a_tap_outside_of_the_image_adds_nothing():
     w[:, :, 0, 0] = 0
     x[0, :, 0, 0] = 1
     (found,) = load(artifact)(x, w)
-    torch.testing.assert_close(found, F.conv2d(x, w), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found, with_tf32(F.conv2d, x, w), rtol=1e-4, atol=1e-4)
 
 
 def side(channels, terms, size=8, images=2, *, stride=1, taps=3, padding=1, offset=0, rows=64):

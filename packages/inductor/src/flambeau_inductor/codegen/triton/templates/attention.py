@@ -23,6 +23,7 @@ from ....ir.loops import Template
 from ....ir.templates import LEAST_SIDE
 from ...kernel import GeneratedKernel
 from ..function import Function, positions
+from ..helpers import NEAREST_TF32
 from ..types import signature_text, type_text
 from .bodies import Bodies, always, is_plain
 from .walks import Walk, Window
@@ -76,7 +77,7 @@ def forward(template: Template, name: str) -> GeneratedKernel:
         w.body.line(f"fade = tl.exp2((peak - base){times})")
         w.body.line("total = total * fade + tl.sum(shares, 1)")
         w.load_step("v", "values")
-        w.body.line(f"result = tl.dot(shares.to({w.dtype}), values, result * fade[:, None]{w.precision})")
+        w.body.line(f"result = {w.dot('shares', 'values', 'result * fade[:, None]')}")
         w.body.line("peak = higher")
         w.end()
     # A row of which nothing takes part is 0 under a block mask, and what 0 / 0 is where a program wrote the softmax out.
@@ -102,7 +103,7 @@ def query_gradient(template: Template, name: str) -> GeneratedKernel:
         shares = w.shares("queries", "keys", "[:, None]")
         w.load_step("v", "values")
         slope = w.slope("grads", "values", shares, "extra[:, None]")
-        w.body.line(f"dq = tl.dot({slope}.to({w.dtype}), keys, dq{w.precision})")
+        w.body.line(f"dq = {w.dot(slope, 'keys', 'dq')}")
         w.end()
     w.store_rows("dq", f"dq * {w.scale!r}")
     return w.kernel()
@@ -123,9 +124,9 @@ def key_gradients(template: Template, name: str) -> GeneratedKernel:
         w.load_step_numbers()
         shares = w.shares("keys", "queries", "")
         w.load_step("grad", "grads")
-        w.body.line(f"dv = tl.dot({shares}.to({w.dtype}), grads, dv{w.precision})")
+        w.body.line(f"dv = {w.dot(shares, 'grads', 'dv')}")
         slope = w.slope("values", "grads", shares, "extra")
-        w.body.line(f"dk = tl.dot({slope}.to({w.dtype}), queries, dk{w.precision})")
+        w.body.line(f"dk = {w.dot(slope, 'queries', 'dk')}")
         w.end()
     w.store_rows("dk", f"dk * {w.scale!r}")
     w.store_rows("dv", "dv")
@@ -270,6 +271,22 @@ class _Writer:
         named = max(int(table.sizes[3]) for table in tables)
         # A table may name no block beyond its own width, which a mask made for more positions has more of.
         return named == 1 or named * self.blocks[point] <= size
+
+    # -- products --------------------------------------------------------------------------------------------------------
+
+    def dot(self, left: str, right: str, sums: str) -> str:
+        """``sums`` and the product of numbers computed here, rounded to what operands have, with an operand."""
+        return f"tl.dot({self._rounded(f'{left}.to({self.dtype})')}, {self._rounded(right)}, {sums}{self.precision})"
+
+    def scalar_products(self, first: str, second: str) -> str:
+        """The scalar products of the rows of two operands."""
+        return f"tl.dot({self._rounded(first)}, tl.trans({self._rounded(second)}){self.precision})"
+
+    def _rounded(self, text: str) -> str:
+        if self.facts.get("precision") != "tf32":
+            return text
+        self.body.helpers.add(NEAREST_TF32)
+        return f"{NEAREST_TF32}({text})"
 
     # -- memory ----------------------------------------------------------------------------------------------------------
 
@@ -444,7 +461,7 @@ class _Writer:
         plain = is_plain(self.template.bodies[self.walk.score], "score")
         factor = self.scale * _LOG2E if plain and not self.natural else self.scale
         times = "" if factor == 1.0 else f" * {factor!r}"
-        self.body.line(f"plain = tl.dot({first}, tl.trans({second}){self.precision}){times}")
+        self.body.line(f"plain = {self.scalar_products(first, second)}{times}")
         scores = "plain"
         if not plain:
             scores = self.body.value(self.walk.score, {"score": "plain"}, torch.float32)
@@ -464,7 +481,7 @@ class _Writer:
 
     def slope(self, first: str, second: str, shares: str, less: str) -> str:
         """The gradient of the products, without their scale."""
-        self.body.line(f"slope = {shares} * (tl.dot({first}, tl.trans({second}){self.precision}) + {less})")
+        self.body.line(f"slope = {shares} * ({self.scalar_products(first, second)} + {less})")
         name = "inner_slope" if self.walk.score == "inner" else "slope"
         if is_plain(self.template.bodies[name], "slope"):
             return "slope"

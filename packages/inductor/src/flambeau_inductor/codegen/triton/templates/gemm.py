@@ -24,6 +24,7 @@ from ....ir.layout import Ref
 from ...cpp.canonical import canonical
 from ...kernel import GeneratedKernel
 from ..function import PROGRAM
+from ..helpers import NEAREST_TF32
 from .assemble import indented, kernel_of
 from .inline import Inline
 from .points import Points
@@ -109,6 +110,8 @@ class _Writer:
         batch, m, k = (ex.hint(size) for size in gemm.left.sizes)
         n = int(gemm.right.sizes[2])
         self.sizes = (batch, m, n, k)
+        #: Whether operands have more bits than the units for matrices take.
+        self.rounds = gemm.left.dtype is torch.float32
         tile = self.tile
         is_open = not gemm.left.sizes[1].is_int
         uneven = ["y"] if is_open or m % tile.rows else []
@@ -165,9 +168,11 @@ class _Writer:
         inner.append(f"sums = tl.zeros([{'XBLOCK, YBLOCK' if turned else 'YBLOCK, XBLOCK'}], tl.float32)")
         inner.append(f"for step in range(0, {-(-k // tile.terms)}):")
         steps = ["term = step * KBLOCK", *(line for side in sides for line in self._load(side))]
-        precision = ", input_precision='tf32'" if self.gemm.left.dtype is torch.float32 else ""
+        precision = ", input_precision='tf32'" if self.rounds else ""
         if self.gemm.promotes:
             precision = f", max_num_imprecise_acc={min(_PROMOTED_TERMS, tile.terms)}"
+        if self.rounds:
+            steps += [f"{side}_block = {NEAREST_TF32}({side}_block)" for side in ("left", "right")]
         operands = "right_block.T, left_block.T" if turned else "left_block, right_block"
         steps.append(f"sums = tl.dot({operands}, sums{precision})")
         inner += [*indented(steps), *self._finish(epilogue)]
@@ -290,7 +295,7 @@ class _Writer:
         tile = self.tile
         constants = {"YBLOCK": tile.rows, "XBLOCK": tile.columns, "KBLOCK": tile.terms, ALIGNED: True}
         constants |= {"RBLOCK": tile.terms} if self.inline else {}
-        helpers = self.inline.helpers if self.inline else ()
+        helpers = [*(self.inline.helpers if self.inline else ()), *([NEAREST_TF32] if self.rounds else [])]
         programs = ex.Int(self.programs) if self.extent is None else self.extent
         return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, programs, helpers)
 

@@ -24,6 +24,7 @@ from ....ir.layout import Ref
 from ...cpp.canonical import canonical
 from ...kernel import GeneratedKernel
 from ..function import PROGRAM
+from ..helpers import NEAREST_TF32
 from .assemble import indented, kernel_of
 from .gemm import Side, resident
 from .points import Points
@@ -57,6 +58,8 @@ class _Writer:
         self.rights = [Side(name, ref, 2, (self.width, tile.terms), tile.fetched) for name, ref in rights]
         self.sides = [self.left, *self.rights]
         self.column_tiles = -(-self.columns // self.width)
+        #: Whether operands have more bits than the units for matrices take.
+        self.rounds = gemm.left.dtype is torch.float32
         facts = device_facts(gemm.device)
         most = facts.multiprocessors * resident(tile, gemm.left.dtype, facts)
         # Each group, and the rows behind all of them, may end with a tile that is not full.
@@ -76,8 +79,10 @@ class _Writer:
         sums = ["sums", "others"][: len(self.rights)]
         inner = [*self._order(), *(f"{name} = tl.zeros([YBLOCK, {self.width}], tl.float32)" for name in sums)]
         inner.append(f"for step in range(0, {-(-self.terms // tile.terms)}):")
-        precision = ", input_precision='tf32'" if self.gemm.left.dtype is torch.float32 else ""
+        precision = ", input_precision='tf32'" if self.rounds else ""
         steps = ["term = step * KBLOCK", *(line for side in self.sides for line in self._load(side))]
+        if self.rounds:
+            steps += [f"{side.name}_block = {NEAREST_TF32}({side.name}_block)" for side in self.sides]
         for name, side in zip(sums, self.rights, strict=True):
             steps.append(f"{name} = tl.dot(left_block, {side.name}_block, {name}{precision})")
         inner += indented(steps)
@@ -190,7 +195,15 @@ class _Writer:
     def kernel(self) -> GeneratedKernel:
         """The function of the epilogue, and the one that is launched."""
         constants = {"YBLOCK": self.tile.rows, "KBLOCK": self.tile.terms, ALIGNED: True}
-        return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, self.programs)
+        return kernel_of(
+            self.gemm,
+            self.points,
+            self.buffers,
+            self._lines,
+            constants,
+            self.programs,
+            [NEAREST_TF32] if self.rounds else [],
+        )
 
 
 def _listed(values: Sequence[Any]) -> str:
