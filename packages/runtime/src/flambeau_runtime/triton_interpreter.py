@@ -32,7 +32,7 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {
     "atan2": torch.atan2, "hypot": torch.hypot, "copysign": torch.copysign, "nextafter": torch.nextafter, "pow": torch.pow,
-    "fmod": torch.fmod,
+    "fmod": torch.fmod, "fast_dividef": torch.div,
 }  # fmt: skip
 
 
@@ -44,10 +44,18 @@ class Libdevice:
         if function is None:
             raise AttributeError(f"libdevice.{name} has no stand-in for the interpreter")
 
-        def call(*blocks: Any) -> Any:
-            return _like(blocks[0], function(*(torch.from_numpy(np.ascontiguousarray(b.handle.data)) for b in blocks)))
+        def call(*operands: Any) -> Any:
+            block = next(operand for operand in operands if not isinstance(operand, float))
+            return _like(block, function(*map(_tensor, operands)))
 
         return call
+
+
+def _tensor(operand: Any) -> torch.Tensor:
+    """The values of a block, or a number of the kernel's text."""
+    if isinstance(operand, float):
+        return torch.tensor(operand)
+    return torch.from_numpy(np.ascontiguousarray(operand.handle.data))
 
 
 def _like(block: Any, result: torch.Tensor) -> Any:

@@ -9,7 +9,7 @@ from .device import Device, Eager, Kernels, LastShares, Libraries, Reduced
 from .facts import H200, LAUNCH_SECONDS, Facts
 from .language import CPP, TRITON, Language
 from .registry import device_facts, device_of, has_backend, register, registered
-from .tuning import Tuning
+from .tuning import AttentionShape, AttentionShapes, Tuning
 
 __all__ = [
     "CPP",
@@ -18,6 +18,8 @@ __all__ = [
     "H200",
     "LAUNCH_SECONDS",
     "TRITON",
+    "AttentionShape",
+    "AttentionShapes",
     "Device",
     "Eager",
     "Facts",

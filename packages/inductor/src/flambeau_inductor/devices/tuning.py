@@ -6,7 +6,51 @@ In: nothing. Out: ``Tuning``, a part of a device's ``Facts``. The defaults were 
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
+
+
+@frozen
+class AttentionShape:
+    """Rows of a program, places of one step along the other side, warps, and stages of the pipeline."""
+
+    rows: int
+    step: int
+    num_warps: int
+    num_stages: int
+
+
+_Shapes = tuple[tuple[int, AttentionShape], ...]
+
+
+@frozen
+class AttentionShapes:
+    """Shapes of attention's kernels by the larger head width, up to which each goes: of operands of 16 bits by what is computed, and of float32."""
+
+    forward: _Shapes = (
+        (64, AttentionShape(128, 128, 4, 3)),
+        (128, AttentionShape(128, 64, 8, 3)),
+        (256, AttentionShape(64, 32, 4, 3)),
+    )
+    query_gradient: _Shapes = (
+        (64, AttentionShape(64, 64, 4, 3)),
+        (128, AttentionShape(64, 32, 4, 3)),
+        (256, AttentionShape(64, 32, 8, 2)),
+    )
+    key_gradients: _Shapes = (
+        (64, AttentionShape(64, 64, 4, 3)),
+        (128, AttentionShape(64, 32, 4, 3)),
+        (256, AttentionShape(64, 32, 8, 2)),
+    )
+    single: _Shapes = (
+        (64, AttentionShape(64, 32, 4, 2)),
+        (128, AttentionShape(64, 32, 8, 2)),
+        (256, AttentionShape(32, 16, 8, 2)),
+    )
+
+    def shape(self, kind: str, width: int) -> AttentionShape:
+        """The shape of a kernel, ``kind`` being the name of a field, for heads of ``width``."""
+        shapes: _Shapes = getattr(self, kind)
+        return next(shape for most, shape in shapes if width <= most)
 
 
 @frozen(kw_only=True)
@@ -39,5 +83,7 @@ class Tuning:
     #: The same seconds where the kernel also saves storing an operand: a certain gain, as weights of fewer bytes are read where memory decides how long it
     #: takes.
     unstored_seconds: float = 5e-6
+    #: The shapes of attention's kernels.
+    attention: AttentionShapes = field(factory=AttentionShapes)
     #: Kernels that take less are not measured: events tell half a microsecond, which is as much as there is to gain.
     measured_seconds: float = 5e-6

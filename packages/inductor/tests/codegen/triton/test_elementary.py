@@ -70,6 +70,17 @@ def test_sine_and_cosine_beside_their_zeros() -> None:
     assert ulps(s, x.double().sin()) < 1.6 and ulps(c, x.double().cos()) < 1.6
 
 
+@pytest.mark.parametrize(("low", "high"), [(1e-42, 0.5), (0.5, 12.0)])
+def test_the_hyperbolic_tangent_errs_by_less_than_two_units_and_a_half(low: float, high: float) -> None:
+    """On both sides of where its polynomial ends."""
+    x = torch.cat([between(low, high), torch.tensor(SPECIAL)])
+    (found,), source = run(["tanh"], x)
+    assert "tanh_float(" in source
+    assert ulps(found[:-5], x[:-5].double().tanh()) < 2.5
+    torch.testing.assert_close(found[-5:], x[-5:].tanh(), rtol=0, atol=0, equal_nan=True)
+    assert math.copysign(1.0, float(found[-4])) == -1.0
+
+
 @pytest.mark.parametrize("large", [2 * LARGEST_ANGLE, 1e22, 3.4e38, math.inf, -math.inf, math.nan])
 def test_one_large_argument_is_reduced_by_itself(large: float) -> None:
     """It and its neighbours in the block are right."""

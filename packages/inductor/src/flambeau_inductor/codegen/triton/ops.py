@@ -110,10 +110,11 @@ for _name, _symbol in {
 
 for _name in (
     "exp", "exp2", "expm1", "log", "log2", "log10", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "atan2", "hypot", "copysign", "nextafter",
+    "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "atan2", "hypot", "copysign", "nextafter",
 ):  # fmt: skip
     register(_name, _library(_name))
 
+register("tanh", lambda o: (_call("tanh_float") if o.dtype is torch.float32 else _library("tanh"))(o))
 register("log1p", lambda o: (_call("log1p_float") if o.dtype is torch.float32 else _library("log1p"))(o))
 register("truediv", _call("divide"))
 register("reciprocal", lambda o: f"{o.need('divide')}({literal(1.0, o.dtype)}, {o.args[0]})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attrs import evolve
+from attrs import astuple, evolve
 
 pytest.importorskip("triton")
 
@@ -12,8 +12,7 @@ from flexing import Attention, causal, plain, plain_gradient
 from nesting import lowered
 
 from flambeau_inductor.codegen.triton.templates import generate_templates
-from flambeau_inductor.codegen.triton.templates.attention import BACKWARD, FORWARD
-from flambeau_inductor.devices import H200
+from flambeau_inductor.devices import H200, AttentionShapes
 from flambeau_inductor.ir.evaluate import run_graph
 from flambeau_inductor.ir.loops import Template
 from flambeau_inductor.pipeline import compile_graph
@@ -62,6 +61,11 @@ def turned(case):
     return case
 
 
+def scaled(case, scale):
+    case.scale = scale
+    return case
+
+
 CASES = {
     "causal": lambda: Attention(1, 2, 2, (256, 256), (32, 16), plain, causal, plain_gradient),
     "groups": lambda: Attention(2, 4, 2, (130, 300), (20, 16), plain, near, plain_gradient),
@@ -70,6 +74,7 @@ CASES = {
     "a table": lambda: Attention(1, 2, 2, (150, 150), (16, 16), biased, causal, biased_gradient, buffers=[torch.randn(2, 299)]),
     "one block": lambda: Attention(1, 2, 2, (70, 90), (16, 16), plain, near, plain_gradient, block=None),
     "strides": lambda: turned(Attention(2, 2, 2, (70, 70), (24, 24), plain, causal, plain_gradient)),
+    "negative": lambda: scaled(Attention(1, 1, 1, (70, 90), (16, 16), plain, near, plain_gradient), -0.2),
     "bfloat16": lambda: Attention(1, 1, 1, (64, 64), (16, 16), plain, causal, plain_gradient, dtype=torch.bfloat16),
 }  # fmt: skip
 
@@ -176,8 +181,8 @@ def test_equal_templates_share_a_kernel():
 
 
 def test_every_shape_has_whole_warps():
-    for shape in (*FORWARD.values(), *BACKWARD.values()):
-        assert shape.rows * shape.step >= 32 * shape.num_warps
+    for shapes in astuple(AttentionShapes(), recurse=False):
+        assert all(shape.rows * shape.step >= 32 * shape.num_warps for _, shape in shapes)
 
 
 FEW = {

@@ -9,24 +9,27 @@ exponentials are to the base 2. A position beyond the end stands where the last 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
-from attrs import evolve, frozen
+from attrs import evolve
 
 from flambeau_runtime.triton_kernels import WAIT
 
 from .... import expr as ex
-from ....devices import device_facts
+from ....devices import AttentionShape, device_facts
+from ....ir import scalar as sc
 from ....ir.layout import Ref
 from ....ir.loops import Template
+from ....ir.scalar import Scalar
 from ....ir.templates import LEAST_SIDE
 from ...kernel import GeneratedKernel
 from ..function import Function, positions
 from ..helpers import NEAREST_TF32
 from ..types import signature_text, type_text
 from .bodies import Bodies, always, is_plain
-from .walks import Walk, Window
+from .short import factor_of, shortened, times
+from .walks import Walk, Window, power_above, power_in
 
 _LOG2E = 1 / math.log(2)
 #: What gradients read one number a query of, and the variables that hold it.
@@ -38,28 +41,10 @@ _ROWS = frozenset(("out", "dq", "dk", "dv"))
 _PAIRS, _SCRATCH = 32 << 10, 2 << 10
 
 
-@frozen
-class Shape:
-    """Rows of a program, places of one step along the other side, warps, and stages of the pipeline."""
-
-    rows: int
-    step: int
-    num_warps: int
-    num_stages: int
-
-
-#: Shapes by the larger head width, up to which each goes. The gradients' at 128 wide were measured on an H200 (`python -m benchmarks models
-#: --device cuda --train --only flex_causal_4k_128 --dtype bfloat16`): 0.65 ms for both passes, where 64 x 64 with eight warps took 1.26.
-FORWARD = {64: Shape(128, 128, 4, 3), 128: Shape(128, 64, 8, 3), 256: Shape(64, 32, 4, 3)}
-BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 32, 4, 3), 256: Shape(64, 32, 8, 2)}
-#: The same of float32.
-SINGLE = {64: Shape(64, 32, 4, 2), 128: Shape(64, 32, 8, 2), 256: Shape(32, 16, 8, 2)}
-
-
 def forward(template: Template, name: str) -> GeneratedKernel:
     """Results, the logarithms of the rows' sums of exponentials, and the rows' largest scores, both to the base 2."""
-    w = _Writer(template, name, ("b", "h", "m", "n"), FORWARD)
-    times = f" * {_LOG2E!r}" if w.natural else ""
+    w = _Writer(template, name, ("b", "h", "m", "n"), "forward")
+    late = f" * {_LOG2E!r}" if w.natural else ""
     w.load_rows("q", "queries")
     w.head += [
         'peak = tl.full([XBLOCK], float("-inf"), tl.float32)',
@@ -69,12 +54,13 @@ def forward(template: Template, name: str) -> GeneratedKernel:
     for walk in w.walks("kv"):
         w.begin(walk)
         w.load_step("k", "keys")
-        scores = w.scores("queries", "keys")
-        w.body.line(f"higher = tl.maximum(peak, tl.max({scores}, 1))")
+        w.products("queries", "keys")
+        scores, factor = w.scores()
+        w.body.line(f"higher = tl.maximum(peak, tl.max({scores}, 1){factor})")
         # Rows of which nothing takes part yet have no maximum to subtract.
         w.body.line('base = tl.where(higher == float("-inf"), 0.0, higher)')
-        w.body.line(f"shares = tl.exp2(({scores} - base[:, None]){times})")
-        w.body.line(f"fade = tl.exp2((peak - base){times})")
+        w.body.line(f"shares = tl.exp2(({scores}{factor} - base[:, None]){late})")
+        w.body.line(f"fade = tl.exp2((peak - base){late})")
         w.body.line("total = total * fade + tl.sum(shares, 1)")
         w.load_step("v", "values")
         w.body.line(f"result = {w.dot('shares', 'values', 'result * fade[:, None]')}")
@@ -82,9 +68,9 @@ def forward(template: Template, name: str) -> GeneratedKernel:
         w.end()
     # A row of which nothing takes part is 0 under a block mask, and what 0 / 0 is where a program wrote the softmax out.
     nothing = w.windowed and w.parts == 1 and not w.empty_is_zero
-    w.tail += [f"result = result / {'total' if nothing else 'tl.where(total == 0.0, 1.0, total)'}[:, None]"]
+    w.tail += [f"result = result * (1.0 / {'total' if nothing else 'tl.where(total == 0.0, 1.0, total)'})[:, None]"]
     w.store_rows("out", "result")
-    for number, text in (("lse", f"peak{times} + tl.log2(total)"), ("total", "tl.log2(total)"), ("peak", "peak")):
+    for number, text in (("lse", f"peak{late} + tl.log2(total)"), ("total", "tl.log2(total)"), ("peak", "peak")):
         if number in w.outs:
             w.store_numbers(number, text)
     return w.kernel()
@@ -92,7 +78,7 @@ def forward(template: Template, name: str) -> GeneratedKernel:
 
 def query_gradient(template: Template, name: str) -> GeneratedKernel:
     """The gradient of the queries."""
-    w = _Writer(template, name, ("b", "h", "m", "n"), BACKWARD)
+    w = _Writer(template, name, ("b", "h", "m", "n"), "query_gradient")
     w.load_rows("q", "queries")
     w.load_rows("grad", "grads")
     w.load_row_numbers()
@@ -100,9 +86,11 @@ def query_gradient(template: Template, name: str) -> GeneratedKernel:
     for walk in w.walks("kv"):
         w.begin(walk)
         w.load_step("k", "keys")
-        shares = w.shares("queries", "keys", "[:, None]")
         w.load_step("v", "values")
-        slope = w.slope("grads", "values", shares, "extra[:, None]")
+        w.products("queries", "keys")
+        w.products("grads", "values", "pulls")
+        shares = w.shares("[:, None]")
+        slope = w.slope(shares, "extra[:, None]")
         w.body.line(f"dq = {w.dot(slope, 'keys', 'dq')}")
         w.end()
     w.store_rows("dq", f"dq * {w.scale!r}")
@@ -111,7 +99,7 @@ def query_gradient(template: Template, name: str) -> GeneratedKernel:
 
 def key_gradients(template: Template, name: str) -> GeneratedKernel:
     """The gradients of keys and values, over all queries that share them."""
-    w = _Writer(template, name, ("b", "h", "n", "m"), BACKWARD)
+    w = _Writer(template, name, ("b", "h", "n", "m"), "key_gradients")
     w.load_rows("k", "keys")
     w.load_rows("v", "values")
     w.head += [
@@ -121,11 +109,13 @@ def key_gradients(template: Template, name: str) -> GeneratedKernel:
     for walk in w.walks("q"):
         w.begin(walk)
         w.load_step("q", "queries")
-        w.load_step_numbers()
-        shares = w.shares("keys", "queries", "")
         w.load_step("grad", "grads")
+        w.load_step_numbers()
+        w.products("keys", "queries")
+        w.products("values", "grads", "pulls")
+        shares = w.shares("")
         w.body.line(f"dv = {w.dot(shares, 'grads', 'dv')}")
-        slope = w.slope("values", "grads", shares, "extra")
+        slope = w.slope(shares, "extra")
         w.body.line(f"dk = {w.dot(slope, 'queries', 'dk')}")
         w.end()
     w.store_rows("dk", f"dk * {w.scale!r}")
@@ -136,10 +126,8 @@ def key_gradients(template: Template, name: str) -> GeneratedKernel:
 class _Writer:
     """The text of one kernel: a block of rows along ``points[2]``, steps along ``points[3]``."""
 
-    def __init__(
-        self, template: Template, name: str, points: tuple[str, str, str, str], shapes: Mapping[int, Shape]
-    ) -> None:
-        self.template, self.name, self.facts = template, name, template.facts
+    def __init__(self, template: Template, name: str, points: tuple[str, str, str, str], kind: str) -> None:
+        self.name, self.facts, self.given = name, template.facts, template.bodies
         self.operands, self.outs = template.operands, template.outs
         axes = {axis.symbol.name: axis for axis in template.axes}
         self.sizes = {key: int(axis.size) for key, axis in axes.items()}
@@ -154,21 +142,24 @@ class _Writer:
         self.packed = bool(self.facts.get("packed"))
         moving = frozenset(axes[p].symbol for p, count in zip("bh", self.sharing) if self.gathers and count > 1)
         along = frozenset((axes["h"].symbol,)) if self.packed else frozenset()
-        self.body = Bodies(template, axes[self.row].symbol, axes[self.place].symbol, moving, along)
-        self.half = self.operands["q"].dtype
-        self.dtype = type_text(self.half)
         self.scale = float(self.facts["scale"])
         #: Whether the pairs that take part are those of a window, not of a block mask.
         self.windowed = "window" in self.facts
+        self.template = template = evolve(template, bodies={key: self._of_products(b) for key, b in self.given.items()})
+        self.body = Bodies(template, axes[self.row].symbol, axes[self.place].symbol, moving, along)
+        self.half = self.operands["q"].dtype
+        self.dtype = type_text(self.half)
         self.empty_is_zero = not self.windowed or bool(self.facts.get("empty_is_zero"))
         names = {} if self.windowed else {"m": "query_block", "n": "key_block"}
         self.blocks = {point: int(self.facts[fact]) for point, fact in names.items()}
         self.walk = Walk()
+        #: Whether gradients ask the mask behind the exponential, which is finite wherever a score is.
+        self.masks_late = is_plain(self.given["score"], "score") and not self.windowed
         #: Whether scores stay to the base e until their maximum is subtracted: some would be infinite to the base 2.
         self.natural = bool(self.facts.get("far"))
         self.precision = f", input_precision={self.facts['precision']!r}" if self.facts.get("precision") else ""
         self.rows = self.sizes[self.row] * (self.sharing[1] if self.packed else 1)
-        self.shape = self._fitted(shapes if self.half.itemsize == 2 else SINGLE)
+        self.shape = self._fitted(kind)
         self.parameters = [*self.operands, *self.body.pointers.values(), *(f"out_{out}" for out in self.outs)]
         count = -(-self.rows // self.shape.rows)
         lanes = (batch, heads) if self.gathers else (self.sizes["b"], heads if self.packed else self.sizes["h"])
@@ -213,18 +204,25 @@ class _Writer:
             lines.append(f"turn = tl.where(turn < {half}, turn, {count + half - 1} - turn)")
         return lines if self.by_keys else [*lines, f"turn = {count - 1} - turn"]
 
+    def _of_products(self, body: Scalar) -> Scalar:
+        """``body`` of the products themselves in the place of scores, which are these times the scale; a program's own roundings stay."""
+        score = sc.reduced("score", torch.float32)
+        body = sc.transform(body, lambda node: times(score, self.scale) if node is score else None)
+        return body if self.windowed else shortened(body)
+
     # -- facts -----------------------------------------------------------------------------------------------------------
 
-    def _fitted(self, shapes: Mapping[int, Shape]) -> Shape:
+    def _fitted(self, kind: str) -> AttentionShape:
         """The shape for this width, in blocks that the mask's blocks are multiples of, with as many stages as shared memory holds."""
         width = max(self.wide("q"), self.wide("v"))
-        shape = next(shape for limit, shape in shapes.items() if width <= limit)
+        facts = device_facts(self.template.device)
+        shape = facts.tuning.attention.shape(kind if self.half.itemsize == 2 else "single", width)
         rows, step = (
             min(
                 most,
-                _power_above(count),
+                power_above(count),
                 *(
-                    _power_in(size)
+                    power_in(size)
                     for at, size in self.blocks.items()
                     if at == point and not (self.packed and at == self.row)
                 ),
@@ -237,13 +235,13 @@ class _Writer:
         both = self.half.itemsize * (self.wide("q") + self.wide("v"))
         while rows * step * self.body.pair_bytes > _PAIRS and step > LEAST_SIDE:
             step //= 2
-        room = device_facts(self.template.device).shared - rows * both - _SCRATCH
+        room = facts.shared - rows * both - _SCRATCH
         stages = max(1, min(shape.num_stages, room // (step * (both + rows * self.body.pair_bytes))))
-        return Shape(rows, step, shape.num_warps if rows >= 64 else 4, stages)
+        return AttentionShape(rows, step, shape.num_warps if rows >= 64 else 4, stages)
 
     def wide(self, operand: str) -> int:
         """The head width of an operand, as a power of two."""
-        return _power_above(int(self.operands[operand].sizes[-1]))
+        return power_above(int(self.operands[operand].sizes[-1]))
 
     def walks(self, side: str) -> Sequence[Walk]:
         """Over partial blocks, and over full ones where the block mask has any; of a window, before, inside and behind what holds for all rows."""
@@ -318,7 +316,7 @@ class _Writer:
     def _columns(self, name: str, ref: Ref) -> tuple[str, str]:
         """The offsets of a row's elements, and which of them exist."""
         width = int(ref.sizes[-1])
-        block = _power_above(width)
+        block = power_above(width)
         columns = f"tl.arange(0, {block})[None, :]"
         return _times(columns, ref.strides[-1]), "" if width == block else f"{columns} < {width}"
 
@@ -363,7 +361,7 @@ class _Writer:
 
     def _without_empty(self) -> list[str]:
         """A row of which nothing takes part has shares of zero, or what 0 / 0 is where a program wrote the softmax out."""
-        if not self.empty_is_zero:
+        if not self.empty_is_zero or self.masks_late:
             return []
         least = 'float("-inf")'
         tops = [f"tops = tl.where(tops == {least}, 0.0, tops)"] if "peak" in self.operands else []
@@ -456,47 +454,56 @@ class _Writer:
         """Leave it."""
         self.loops += ["    " + line for line in self.body.lines]
 
-    def scores(self, first: str, second: str) -> str:
-        """The scores of a block, to the base 2 unless they are ``natural``, minus infinity for what takes no part."""
-        plain = is_plain(self.template.bodies[self.walk.score], "score")
-        factor = self.scale * _LOG2E if plain and not self.natural else self.scale
-        times = "" if factor == 1.0 else f" * {factor!r}"
-        self.body.line(f"plain = {self.scalar_products(first, second)}{times}")
-        scores = "plain"
-        if not plain:
-            scores = self.body.value(self.walk.score, {"score": "plain"}, torch.float32)
-            if not self.natural:
-                self.body.line(f"scaled = {scores} * {_LOG2E!r}")
-                scores = "scaled"
-        return self._kept(scores, 'float("-inf")')
+    def products(self, first: str, second: str, variable: str = "plain") -> None:
+        """The products of a block, without their scale."""
+        self.body.line(f"{variable} = {self.scalar_products(first, second)}")
 
-    def shares(self, first: str, second: str, column: str) -> str:
+    def scores(self) -> tuple[str, str]:
+        """The scores of a block, minus infinity for what takes no part, and the factor, as text, that makes them those to the base 2 (none if they are ``natural``)."""
+        scores, factor = self._scores()
+        return self._kept(scores, 'float("-inf")'), factor
+
+    def _scores(self) -> tuple[str, str]:
+        """The same of all pairs. The factor is left to who subtracts from them: both are one instruction."""
+        base = 1.0 if self.natural else _LOG2E
+        if is_plain(self.given[self.walk.score], "score"):
+            scores, factor = "plain", self.scale * base
+        else:
+            body, factor = self.template.bodies[self.walk.score], base
+            if not self.windowed:
+                core, part = factor_of(body)
+                body, factor = (core, part * base) if part > 0 else (body, base)
+            scores = self.body.value(body, {"score": "plain"}, torch.float32)
+        if factor > 0 and not self.natural:
+            return scores, "" if factor == 1.0 else f" * {factor!r}"
+        if factor != 1.0:
+            self.body.line(f"scaled = {scores} * {factor!r}")
+            scores = "scaled"
+        return scores, ""
+
+    def shares(self, column: str) -> str:
         """What each pair had of its row's sum; ``column`` makes a column of numbers where rows are those of queries."""
-        scores = self.scores(first, second)
+        scores, factor = self._scores() if self.masks_late else self.scores()
         if "peak" in self.operands:
-            times = f" * {_LOG2E!r}" if self.natural else ""
-            scores = f"({scores} - tops{column}){times}"
-        self.body.line(f"shares = tl.exp2({scores} - logs{column})")
-        return "shares"
+            late = f" * {_LOG2E!r}" if self.natural else ""
+            scores, factor = f"({scores}{factor} - tops{column}){late}", ""
+        self.body.line(f"shares = tl.exp2({scores}{factor} - logs{column})")
+        return self._kept("shares", "0.0") if self.masks_late else "shares"
 
-    def slope(self, first: str, second: str, shares: str, less: str) -> str:
-        """The gradient of the products, without their scale."""
-        self.body.line(f"slope = {shares} * ({self.scalar_products(first, second)} + {less})")
-        name = "inner_slope" if self.walk.score == "inner" else "slope"
-        if is_plain(self.template.bodies[name], "slope"):
+    def slope(self, shares: str, less: str) -> str:
+        """The gradient of the products, without their scale. Added to the products themselves, ``less`` would be where they start, which is not read ahead."""
+        self.body.line(f"slope = {shares} * pulls + {shares} * {less}")
+        body = self.template.bodies["inner_slope" if self.walk.score == "inner" else "slope"]
+        if is_plain(body, "slope"):
             return "slope"
-        plain = "plain"
-        if is_plain(self.template.bodies[self.walk.score], "score") and not self.natural:
-            self.body.line(f"unscaled = plain * {math.log(2)!r}")
-            plain = "unscaled"
-        slope = self.body.value(name, {"score": plain, "slope": "slope"}, torch.float32)
+        slope = self.body.value(body, {"score": "plain", "slope": "slope"}, torch.float32)
         return self._kept(slope, "0.0")
 
     def _kept(self, value: str, other: str) -> str:
         """A block with ``other`` for pairs that take no part."""
         keep = []
         if not self.walk.full and not always(self.template.bodies["mask"]):
-            keep.append(self.body.value("mask", {}, torch.bool))
+            keep.append(self.body.value(self.template.bodies["mask"], {}, torch.bool))
         if not self.walk.inside:
             keep.append(f"(ri < {self.sizes[self.place]})[None, :]")
         if not keep:
@@ -583,13 +590,3 @@ def _ints(values: Sequence[ex.Expr]) -> list[int]:
 
 def _bytes(sizes: Sequence[ex.Expr], dtype: torch.dtype) -> int:
     return math.prod(_ints(sizes)) * dtype.itemsize
-
-
-def _power_in(size: int) -> int:
-    """The largest power of two that divides ``size``."""
-    return size & -size
-
-
-def _power_above(size: int) -> int:
-    """The smallest power of two that a product takes and ``size`` fits in."""
-    return max(LEAST_SIDE, 1 << (size - 1).bit_length())

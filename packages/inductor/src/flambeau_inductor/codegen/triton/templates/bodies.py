@@ -31,7 +31,6 @@ class Bodies:
     def __init__(
         self, template: Template, rows: Expr, along: Expr, moving: frozenset[Expr], packed: frozenset[Expr]
     ) -> None:
-        self._bodies = template.bodies
         found = {node.buffer: node.dtype for node in loads(*template.bodies.values())}
         if any(
             not -_INT32 < end < _INT32 for n in loads(*template.bodies.values()) for end in (n.index.lo, n.index.hi)
@@ -77,10 +76,10 @@ class Bodies:
         """Start the lines of a loop."""
         self.emitter.scopes[1:] = [Scope()]
 
-    def value(self, name: str, known: Mapping[str, str], dtype: torch.dtype) -> str:
-        """A variable that holds body ``name``; ``known`` names the blocks, of float32, that it may read."""
+    def value(self, body: Scalar, known: Mapping[str, str], dtype: torch.dtype) -> str:
+        """A variable that holds ``body``; ``known`` names the blocks, of float32, that it may read."""
         self.emitter.reduced.update({key: kir.Variable(text, _BLOCK, torch.float32) for key, text in known.items()})
-        return self.emitter.convert(self.emitter.emit(self._bodies[name]), dtype).name
+        return self.emitter.convert(self.emitter.emit(body), dtype).name
 
     def line(self, text: str) -> None:
         """A line of the loop."""

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
+from ....ir.templates import LEAST_SIDE
+
 
 @frozen
 class Walk:
@@ -70,3 +72,13 @@ class Window:
         found = [partial, *found] if self.low is not None else found
         behind = self.high is not None or self.size % self.step
         return [*found, evolve(partial, first="outer", last="end")] if behind else found
+
+
+def power_in(size: int) -> int:
+    """The largest power of two that divides ``size``."""
+    return size & -size
+
+
+def power_above(size: int) -> int:
+    """The smallest power of two that a product takes and ``size`` fits in."""
+    return max(LEAST_SIDE, 1 << (size - 1).bit_length())
