@@ -90,7 +90,7 @@ class ChooseGemm:
         """Whether the options and the device allow a kernel of our own, and it may have been or may be measured, or the model expects it to be far faster."""
         if self.config.gemm == "library" or not _is_possible(product, self.config):
             return False
-        asks = not product.is_open and (self._looks_up or self.may_measure(product.left.device))
+        asks = product.is_library and not product.is_open and (self._looks_up or self.may_measure(product.left.device))
         if self.config.gemm == "generated" or asks:
             return True
         return _is_far_faster(product) or _waits_for_weights(product)
@@ -104,7 +104,8 @@ class ChooseGemm:
         if self.config.gemm == "generated":
             return tile
         # Programs of sizes that only a call knows cannot be timed.
-        found: Any = UNKNOWN if candidate.product.is_open else self.answer([question])[0]
+        unasked = candidate.product.is_open or not candidate.product.is_library
+        found: Any = UNKNOWN if unasked else self.answer([question])[0]
         if found is None or (found is not UNKNOWN and is_possible(found, candidate.product)):
             return found
         return _certain(candidate)
@@ -149,7 +150,7 @@ class _Collect:
 
     def considers(self, product: Product) -> bool:
         """Whether a product is measured."""
-        measured = not product.is_open and self.choose.may_measure(product.left.device)
+        measured = product.is_library and not product.is_open and self.choose.may_measure(product.left.device)
         return measured and self.choose.considers(product)
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
@@ -188,7 +189,8 @@ def _is_far_faster(product: Product) -> bool:
         # The library has dozens of kernels for them, of which no model says how fast they are.
         return isinstance(product.left, Window) and _is_of_colours(product.left, product.sizes[2])
     libraries = device_of(product.left.device).libraries
-    if product.is_grouped and not libraries.multiplies_groups(product.left.device, product.left.dtype):
+    multiplies = product.is_library and libraries.multiplies_groups(product.left.device, product.left.dtype)
+    if product.is_grouped and not multiplies:
         return bool(_tiles(product, certain=True))
     problem, device = problem_of(product), device_facts(product.left.device)
     library = tiles.library_seconds(problem, device)
@@ -233,7 +235,16 @@ def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:
     product = candidate.product
     try:
         product_kernel(
-            Gemm(product.left, product.right, candidate.body, tile, product.offsets, product.second, product.promotes)
+            Gemm(
+                product.left,
+                product.right,
+                candidate.body,
+                tile,
+                product.offsets,
+                product.second,
+                product.promotes,
+                product.further,
+            )
         )
     except UnsupportedKernel:
         return False

@@ -37,7 +37,7 @@ def problem_of(product: Product) -> Problem:
     if product.second is not None and isinstance(right, Ref):
         # Both halves, as they lie.
         right = evolve(right, sizes=(*right.sizes[:2], right.sizes[2] * 2))
-    return Problem(product.left, right, int(product.result.strides[1]))
+    return Problem(product.left, right, int(product.result.strides[1]), 1 + len(product.further))
 
 
 def question_of(candidate: Candidate, tiles: Sequence[GemmTile], config: Config, *, exact: bool = False) -> Question:

@@ -79,11 +79,12 @@ UNALIGNED_LIBRARY = 1.2e14
 
 @frozen
 class Problem:
-    """A product: (batch, m, k) times (batch, k, n) into results of one stride of one element, ``step`` elements between rows."""
+    """A product: (batch, m, k) times (batch, k, n) into results of one stride of one element, ``step`` elements between rows. ``groups``: so many right matrices lie apart."""
 
     left: Ref | Window
     right: Ref | Computed
     step: int
+    groups: int = 1
 
     @property
     def dtype(self) -> torch.dtype:
@@ -104,7 +105,7 @@ class Problem:
     @property
     def matrices(self) -> int:
         """How many right matrices there are: one for each batch, or for each group of rows."""
-        return hint(self.right.sizes[0])
+        return hint(self.right.sizes[0]) * self.groups
 
     @property
     def flops(self) -> float:

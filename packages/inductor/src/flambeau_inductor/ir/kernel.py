@@ -191,8 +191,9 @@ class Gemm:
     ``tile`` says which block of results a program has at a time. ``promotes``: sums of operands of 8 bits are kept in float32 after a few terms.
 
     With ``offsets`` (int32, one for each group) it is a grouped product: ``left`` is (1, m, k) and ``right`` (groups, k, n), and the rows from the offset before a group's to
-    its own (from 0 for the first) are multiplied with that group's matrix. The sums of rows behind the last offset are 0. ``second`` is another right
-    operand of a grouped product, like ``right``; its sums are ``reduced(SECOND_SUM, float32)``.
+    its own (from 0 for the first) are multiplied with that group's matrix. The sums of rows behind the last offset are 0. ``further`` are the groups' matrices behind the
+    first one where they lie apart, each (1, k, n) as ``right`` is then, in its strides. ``second`` is another right
+    operand of a grouped product, like ``right``, as far behind it as those of further matrices are behind theirs; its sums are ``reduced(SECOND_SUM, float32)``.
     """
 
     left: Ref | Window
@@ -202,6 +203,7 @@ class Gemm:
     offsets: Ref | None = None
     second: Ref | None = None
     promotes: bool = False
+    further: tuple[Ref, ...] = ()
 
     @property
     def name(self) -> str:
@@ -226,7 +228,7 @@ class Gemm:
     @property
     def reads(self) -> tuple[str, ...]:
         """The buffers that it reads."""
-        more = (ref.buffer for ref in (self.offsets, self.second) if ref is not None)
+        more = (ref.buffer for ref in (self.offsets, self.second, *self.further) if ref is not None)
         operands = (*operand_reads(self.left), *operand_reads(self.right), *more)
         found = [*operands, *(n.buffer for s in self.body.statements for n in loads(s.value))]
         return tuple(dict.fromkeys(found))

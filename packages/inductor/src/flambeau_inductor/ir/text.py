@@ -121,7 +121,7 @@ def gemm_text(gemm: Gemm) -> str:
     """A product with its epilogue: the operands, the tile, the kernel over points."""
     tile = gemm.tile
     blocks = f"tile {tile.rows} x {tile.columns} x {tile.terms}, {tile.num_warps} warps, {tile.num_stages} stages"
-    rights = gemm.right if gemm.second is None else (gemm.right, gemm.second)
+    rights = tuple(ref for ref in (gemm.right, gemm.second, *gemm.further) if ref is not None)
     groups = "" if gemm.offsets is None else f", groups up to {_argument(gemm.offsets)}"
     names = f"%{SUM}" if gemm.second is None else f"%{SUM}, %{SECOND_SUM}"
-    return f"{names} = gemm({_argument(gemm.left)}, {_argument(rights)}{groups}) in {blocks}\n{kernel_text(gemm.body)}"
+    return f"{names} = gemm({_argument(gemm.left)}, {', '.join(map(_argument, rights))}{groups}) in {blocks}\n{kernel_text(gemm.body)}"

@@ -41,12 +41,16 @@ def _groups(gemm: Gemm) -> str:
     offsets, second, right = gemm.offsets, gemm.second, gemm.right
     if offsets is None:
         return "" if second is None else "a second right operand without groups"
-    if offsets.dtype is not torch.int32 or offsets.sizes != right.sizes[:1] or isinstance(gemm.left, Window):
-        return f"{right.sizes[0]} groups with offsets {offsets.sizes} of {offsets.dtype}"
+    groups = right.sizes[0] + len(gemm.further)
+    if offsets.dtype is not torch.int32 or offsets.sizes != (groups,) or isinstance(gemm.left, Window):
+        return f"{groups} groups with offsets {offsets.sizes} of {offsets.dtype}"
     if gemm.tile.parts != 1 or isinstance(right, Computed):
         return "groups whose terms are in parts, or whose matrices are computed"
     if second is not None and (second.sizes, second.dtype) != (right.sizes, right.dtype):
         return f"right operands of sizes {right.sizes} and {second.sizes}"
+    like = [(ref.sizes, ref.strides, ref.dtype) for ref in (right, *gemm.further)]
+    if gemm.further and (len(set(like)) > 1 or right.sizes[0] is not ONE):
+        return "matrices of groups that lie apart, and not in the same way"
     return ""
 
 

@@ -116,8 +116,19 @@ _SPLIT: dict[str, list[AtenOp]] = {}
 #: What was asked for, by overload; a new row may change it.
 _FOUND: dict[OpOverload, AtenOp] = {}
 
-#: Namespaces of torch whose ops do what their schemas say.
-_COMPUTING_NAMESPACES = ("aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim")
+#: Namespaces whose ops do what their schemas say: torch's, and ours.
+_COMPUTING_NAMESPACES = (
+    "aten",
+    "prims",
+    "quantized",
+    "_quantized",
+    "mkldnn",
+    "mkl",
+    "onednn",
+    "sparse",
+    "prim",
+    "flambeau_inductor",
+)
 
 
 def declare(*names: str, **facts: Any) -> None:

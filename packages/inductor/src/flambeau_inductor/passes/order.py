@@ -23,6 +23,7 @@ from ..rewrite.batch_products import batch_products
 from ..rewrite.blocked_losses import blocked_losses
 from ..rewrite.channels_last import channels_last
 from ..rewrite.engine import RuleSet
+from ..rewrite.experts import experts
 from ..rewrite.flex_attention import blocked_attention
 from ..rewrite.sum_products import sum_products
 from . import remove_noops
@@ -49,6 +50,7 @@ OPENING = (Pass("blocked_attention", blocked_attention),)
 PASSES = (
     Pass("inline_bodies", inline_bodies),
     Pass("tidying", TIDYING.run),
+    Pass("experts", experts),
     Pass("remove_dead", remove_dead),
     Pass("blocked_losses", blocked_losses),
     Pass("opening_up", OPENING_UP.run),

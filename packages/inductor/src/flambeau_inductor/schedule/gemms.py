@@ -55,7 +55,9 @@ class Candidate:
         body = self.body
         body = evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
         product = self.product
-        gemm = Gemm(product.left, product.right, body, tile, product.offsets, product.second, product.promotes)
+        gemm = Gemm(
+            product.left, product.right, body, tile, product.offsets, product.second, product.promotes, product.further
+        )
         return ([gemm], {}) if tile.parts == 1 else in_parts(gemm, self.product.out, self.buffers, graph, names)
 
 
@@ -221,9 +223,9 @@ def _in_halves(product: Product) -> Product | None:
     right, (*_, n, _) = product.right, product.sizes
     if not product.is_grouped or n % 2 or not isinstance(right, Ref):
         return None
-    first = evolve(right, sizes=(*right.sizes[:2], Int(n // 2)))
+    first, *further = (evolve(ref, sizes=(*ref.sizes[:2], Int(n // 2))) for ref in (right, *product.further))
     second = evolve(first, offset=right.offset + right.strides[2] * (n // 2))
-    return evolve(product, right=first, second=second)
+    return evolve(product, right=first, second=second, further=tuple(further))
 
 
 def _sums(product: Product, own: Expr) -> dict[Expr, str]:

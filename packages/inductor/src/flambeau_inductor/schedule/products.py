@@ -16,21 +16,23 @@ from attrs import evolve, frozen
 from ..expr import ONE, ZERO, Expr, hint
 from ..ir.kernel import Computed, Window
 from ..ir.layout import Buffer, Layout, Ref
-from ..ir.loops import Extern
+from ..ir.loops import Extern, refs
+from ..ops.grouped import GROUPED
 from .steps import Step
 
 aten = torch.ops.aten
 
 #: Sums of products of these are float32, as the library's are.
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-_CONVOLUTION, _GROUPED, _SCALED = aten.convolution.default, aten._grouped_mm.default, aten._scaled_mm.default
+_CONVOLUTION, _TORCH_GROUPED = aten.convolution.default, aten._grouped_mm.default
+_SCALED = aten._scaled_mm.default
 
 
 @frozen
 class Product:
     """A library's product: ``result = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n); of one batch, m may be known at run time only;
     ``result`` is all of ``out`` as (batch, m, n), and ``bias`` is expanded to that. With ``offsets`` it is a grouped product, whose right operands are those of
-    the groups; ``second`` is another one of the same kind (both as in ``Gemm``).
+    the groups; ``second`` is another one of the same kind, ``further`` are those of more groups (all as in ``Gemm``).
 
     ``scales``, of float32 and of sizes that expand to the result's, multiply the sums. ``promotes``: sums of operands of 8 bits are kept in float32 after a
     few terms, as the units for matrices add them with fewer bits.
@@ -48,12 +50,19 @@ class Product:
     second: Ref | None = None
     scales: tuple[Ref, ...] = ()
     promotes: bool = False
+    further: tuple[Ref, ...] = ()
 
     @property
     def operands(self) -> tuple[Ref | Window | Computed, ...]:
         """All that it reads."""
-        found = (self.left, self.right, self.bias, self.offsets, self.second, *self.scales)
+        more = (self.bias, self.offsets, self.second, *self.further, *self.scales)
+        found = (self.left, self.right, *more)
         return tuple(operand for operand in found if operand is not None)
+
+    @property
+    def is_library(self) -> bool:
+        """Whether a library computes it: rewrites make products of which only we have kernels."""
+        return self.call.op is not GROUPED
 
     @property
     def is_grouped(self) -> bool:
@@ -88,13 +97,14 @@ def read_product(step: Step) -> Product | None:
     if read is None or not isinstance(step, Extern) or step.outs[0] is None or step.checks:
         return None
     out = step.outs[0]
-    parts: list[Layout | Ref] = [
-        out.layout,
-        *(arg for arg in step.args[: _MATRICES.get(step.op)] if isinstance(arg, Ref)),
-    ]
-    same = all(part.dtype is out.layout.dtype for part in parts)
-    if out.layout.dtype not in DTYPES or not (same or step.op is _SCALED):
+    parts: list[Layout | Ref] = [*refs(step.args[: _MATRICES.get(step.op)])]
+    dtype, result = parts[0].dtype, out.layout.dtype
+    same = dtype in DTYPES and all(part.dtype is dtype for part in parts)
+    if result not in DTYPES or not (same or step.op is _SCALED):
         return None
+    if result is not dtype and step.op not in (GROUPED, _SCALED):
+        return None
+    parts.append(out.layout)
     if not all(e.is_int for part in parts for e in (*part.strides, part.offset)):
         return None
     known = all(size.is_int for part in parts for size in part.sizes)
@@ -141,6 +151,16 @@ def _groups(call: Extern, out: Buffer) -> Product | None:
     groups = right.sizes[0]
     fits = offsets.sizes == (groups,) and groups is not ONE
     return Product(call, out, left, right, result, offsets=offsets) if fits else None
+
+
+def _given_groups(call: Extern, out: Buffer) -> Product | None:
+    """The same in our own operator: matrices may lie apart."""
+    left, matrices, offsets, _ = call.args
+    first, *further = map(_in_batches, matrices)
+    result, left = _in_batches(Ref.whole(out)), _in_batches(left)
+    if any((ref.sizes, ref.strides) != (first.sizes, first.strides) for ref in further):
+        return None
+    return Product(call, out, left, first, result, offsets=offsets, further=tuple(further))
 
 
 def _in_batches(ref: Ref) -> Ref:
@@ -242,9 +262,10 @@ _READERS: Mapping[Any, Callable[[Extern, Buffer], Product | None]] = {
     aten.bmm.default: _matrices,
     aten.addmm.default: _matrices,
     aten.baddbmm.default: _matrices,
-    _GROUPED: _groups,
+    _TORCH_GROUPED: _groups,
+    GROUPED: _given_groups,
     _SCALED: _scaled,
     _CONVOLUTION: _convolution,
 }
 #: How many arguments are of the result's type, where not all are.
-_MATRICES = {_GROUPED: 2}
+_MATRICES = {_TORCH_GROUPED: 2, GROUPED: 2}

@@ -34,7 +34,9 @@ def kernel_of(
     ``helpers`` the support functions that lines call."""
     name = f"triton_gemm_{gemm.name.removeprefix('fused_')}"
     operands = {**pointers_of("left", gemm.left), **pointers_of("right", gemm.right)}
-    for parameter, ref in (("second", gemm.second), ("offsets", gemm.offsets)):
+    named = {"second": gemm.second, "offsets": gemm.offsets}
+    named |= {f"right{number}": ref for number, ref in enumerate(gemm.further, 1)}
+    for parameter, ref in named.items():
         operands |= {} if ref is None else pointers_of(parameter, ref)
     dtypes = {parameter: dtype for parameter, (_, dtype) in operands.items()}
     dtypes |= {pointer: points.dtypes[buffer] for buffer, pointer in points.pointers.items()}
@@ -55,7 +57,7 @@ def kernel_of(
     n = int(gemm.right.sizes[2])
     source = gemm.right.source if isinstance(gemm.right, Computed) else gemm.right
     rights = 1 if gemm.second is None else 2
-    matrices = hint(source.sizes[0]) * rights
+    matrices = (hint(source.sizes[0]) + len(gemm.further)) * rights
     return GeneratedKernel(
         name=name,
         source=f"{points.function.text(epilogue)}\n\n{main.text(name)}",

@@ -46,6 +46,7 @@ class _Writer:
         self.gemm, self.tile, self.offsets = gemm, gemm.tile, gemm.offsets
         body, self.buffers = canonical(gemm.body)
         self.groups, self.terms, self.columns = (int(size) for size in gemm.right.sizes)
+        self.groups += len(gemm.further)
         self.rows = gemm.left.sizes[1]
         #: Columns of each block of sums: those of the tile, or half of them where there are two blocks.
         rights = [("right", gemm.right), *([("second", gemm.second)] if gemm.second is not None else [])]
@@ -57,6 +58,8 @@ class _Writer:
         self.left = Side("left", gemm.left, 1, (tile.rows, tile.terms), tile.fetched)
         self.rights = [Side(name, ref, 2, (self.width, tile.terms), tile.fetched) for name, ref in rights]
         self.sides = [self.left, *self.rights]
+        #: Where matrices lie apart, a tile finds that of its group first.
+        self.is_apart = bool(gemm.further)
         self.column_tiles = -(-self.columns // self.width)
         #: Whether operands have more bits than the units for matrices take.
         self.rounds = gemm.left.dtype is torch.float32
@@ -74,10 +77,15 @@ class _Writer:
         names = self.points.scalars
         rows = ex.render(self.rows, "triton", lambda symbol: names[symbol.name])
         lines = [f"pid = {PROGRAM}", f"count = {rows}" if self.rows.is_int else f"count = ({rows}).to(tl.int32)", WAIT]
-        lines += [*self._groups(), *(line for side in self.sides for line in self._open(side))]
+        opened = [side for side in self.sides if side is self.left or not self.is_apart]
+        lines += [*self._groups(), *(line for side in opened for line in self._open(side))]
         lines.append(f"for tile in tl.range(pid, row_tiles * {self.column_tiles}, tl.num_programs(0), flatten=True):")
         sums = ["sums", "others"][: len(self.rights)]
-        inner = [*self._order(), *(f"{name} = tl.zeros([YBLOCK, {self.width}], tl.float32)" for name in sums)]
+        inner = [
+            *self._order(),
+            *self._matrix(),
+            *(f"{name} = tl.zeros([YBLOCK, {self.width}], tl.float32)" for name in sums),
+        ]
         inner.append(f"for step in range(0, {-(-self.terms // tile.terms)}):")
         precision = ", input_precision='tf32'" if self.rounds else ""
         steps = ["term = step * KBLOCK", *(line for side in self.sides for line in self._load(side))]
@@ -119,6 +127,23 @@ class _Writer:
             "row = tl.sum(tl.where(here, starts + (turn - done + tiles) * YBLOCK, 0), 0)",
         ]
 
+    def _matrix(self) -> list[str]:
+        """The matrix of a tile's group, where matrices lie apart; those of second operands lie as far behind it."""
+        if not self.is_apart:
+            return []
+        lines = [f"matrix = {_start('right', self.rights[0].ref)}"]
+        for number, ref in enumerate(self.gemm.further, 1):
+            lines.append(f"matrix = tl.where(group == {number}, {_start(f'right{number}', ref)}, matrix)")
+        # Of rows behind the last group any matrix will do.
+        return [*lines, *(line for side in self.rights for line in self._open(side))]
+
+    def _base(self, side: Side) -> str:
+        """The pointer to an operand's first element."""
+        if side is self.left or not self.is_apart:
+            return _start(side.name, side.ref)
+        behind = int(side.ref.offset) - int(self.rights[0].ref.offset)
+        return f"(matrix + {behind})" if behind else "matrix"
+
     def _open(self, side: Side) -> list[str]:
         """The descriptor of an operand."""
         if not side.is_fetched:
@@ -129,11 +154,10 @@ class _Writer:
             (count, terms, side.block[1]),
         ]
         order = order if side.by_terms else order[::-1]
-        if side is not self.left:
+        if side is not self.left and not self.is_apart:
             order = [(self.groups, batch, 1), *order]
         shape, strides, block = (list(part) for part in zip(*order, strict=True))
-        start = f"{side.name} + {int(side.ref.offset)}" if int(side.ref.offset) else side.name
-        text = f"tl.make_tensor_descriptor({start}, [{_listed(shape)}], {strides}, {block})"
+        text = f"tl.make_tensor_descriptor({self._base(side)}, [{_listed(shape)}], {strides}, {block})"
         return [f"if {ALIGNED}:", f"    {side.name}_at = {text}"]
 
     def _load(self, side: Side) -> list[str]:
@@ -145,8 +169,9 @@ class _Writer:
         start = "row" if is_left else "column"
         at = [start, "term"] if side.by_terms else ["term", start]
         sides = side.block if side.by_terms else side.block[::-1]
-        text = f"{side.name}_at.load([{', '.join(at if is_left else [self._group, *at])}])"
-        text += "" if is_left else f".reshape({sides[0]}, {sides[1]})"
+        is_plain = is_left or self.is_apart
+        text = f"{side.name}_at.load([{', '.join(at if is_plain else [self._group, *at])}])"
+        text += "" if is_plain else f".reshape({sides[0]}, {sides[1]})"
         text += ".T" if side.by_terms is not is_left else ""
         return [f"if {ALIGNED}:", f"    {side.name}_block = {text}", "else:", *indented(by_address)]
 
@@ -165,8 +190,8 @@ class _Writer:
             places = f"tl.minimum({places}, count - 1)"
         elif size % side.block[0]:
             places = f"tl.minimum({places}, {size - 1})"
-        start = f"{side.name} + {int(side.ref.offset)}" if int(side.ref.offset) else side.name
-        if not is_left:
+        start = self._base(side)
+        if not is_left and not self.is_apart:
             start += f" + {self._group}.to(tl.int64) * {batch}"
         mask = f", mask=places < {count}, other=0.0" if count % side.block[1] else ""
         return [
@@ -204,6 +229,11 @@ class _Writer:
             self.programs,
             [NEAREST_TF32] if self.rounds else [],
         )
+
+
+def _start(name: str, ref: Ref) -> str:
+    """The pointer to the first element of what is read by it."""
+    return f"{name} + {int(ref.offset)}" if int(ref.offset) else name
 
 
 def _listed(values: Sequence[Any]) -> str:
