@@ -9,6 +9,7 @@ from flambeau_inductor.ir.loops import Pointwise
 
 from .conftest import lower_and_run
 
+aten = torch.ops.aten
 LAST = torch.channels_last
 
 
@@ -72,3 +73,19 @@ def test_other_convolutions_are_calls(check, groups, window, options):
     x, w = torch.randn(1, 4, 12, 12), torch.randn(4, 4 // groups, window, window)
     check(lambda x, w: F.conv2d(x, w, groups=groups), x, w, library=["convolution.default"], **options)
     check(lambda x, w: F.conv_transpose2d(x, w[:, :1], groups=4), x, w, library=["convolution.default"])
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("window", "stride", "padding"), [((3, 3), 1, 1), ((5, 2), 2, (2, 0)), ((1, 4), (1, 3), (0, 2))]
+)
+def test_the_gradient_of_the_image(check, window, stride, padding, last):
+    """Each element asks the windows that hold it; steps leave some of their elements out."""
+    image, weight, _ = _operands(4, window, last=last)
+    grad = torch.randn_like(F.conv2d(image, weight, None, stride, padding, groups=4))
+    moves = [[n, n] if isinstance(n, int) else list(n) for n in (stride, padding, 1)]
+
+    def function(grad, image, weight):
+        return aten.convolution_backward(grad, image, weight, None, *moves, False, [0, 0], 4, [True, False, False])[0]
+
+    check(function, grad, image, weight, gemm="generated", modes=("fake",))

@@ -146,6 +146,17 @@ def pointwise(x, w, stride=1, padding=0, groups=1):
     return aten.convolution(x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups)
 
 
+def depthwise_gradients(mask=(True, True, True), dilation=1, groups=6):
+    """A function of gradient, image and weight."""
+    moves = ([1, 1], [1, 1], [dilation] * 2, False, [0, 0], groups)
+
+    def function(grad, x, w):
+        found = aten.convolution_backward(grad, x, w, [6], *moves, list(mask))
+        return torch.cat([part.flatten() for part in found if part is not None])
+
+    return function
+
+
 def packed_convolution(x, w, b, *behind):
     return torch.ops.mkldnn._convolution_pointwise(x, w, b, [1, 1], [1, 1], [1, 1], 1, *behind)
 
@@ -162,6 +173,7 @@ def activated(function):
     )
 
 
+GRADIENTS = floats((2, 6, 7, 7), (2, 6, 7, 7), (6, 1, 3, 3))
 POINTS = floats((4, 8, 1, 1), (16, 8, 1, 1), dtype=torch.bfloat16)
 SUMMED = [*IMAGES, (torch.randn(2, 48, 32, 32) * 0.3).to(memory_format=torch.channels_last)]
 NONE = ("none", [], "")
@@ -266,6 +278,17 @@ OF_CPUS = {
         tolerance=1e-4,
         cuda=False,
         frozen=(1, 2),
+    ),
+    "gradients_of_a_depthwise_convolution": Case(
+        depthwise_gradients(),
+        GRADIENTS,
+        (
+            (depthwise_gradients(mask=(True, False, False)), GRADIENTS),
+            (depthwise_gradients(mask=(False, True, True)), GRADIENTS),
+            (depthwise_gradients(dilation=2), floats((2, 6, 5, 5), (2, 6, 7, 7), (6, 1, 3, 3))),
+            (depthwise_gradients(groups=3), floats((2, 6, 7, 7), (2, 6, 7, 7), (6, 2, 3, 3))),
+        ),
+        tolerance=1e-5,
     ),
     "convolution_of_points": Case(
         lambda x, w: pointwise(x, w).flatten(1),
@@ -471,6 +494,7 @@ SWITCHES = {
     "thnn_fused_lstm_cell": {"triton_kernels": False},
     "thnn_fused_gru_cell": {"triton_kernels": False},
     "bias_of_a_convolution": {"triton_kernels": False},
+    "gradients_of_a_depthwise_convolution": {"gemm": "library"},
     "bias_of_a_product": {"triton_kernels": False},
     "product_in_parts": {"triton_kernels": False},
     "relu_of_a_product": {"epilogue_fusion": False},

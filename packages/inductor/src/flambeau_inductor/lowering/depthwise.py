@@ -1,6 +1,6 @@
 """Convolutions in which each channel has a window of its own (depthwise), as loops over the elements of the window.
 
-In: an image, a weight of one channel for each group, moves. Out: a stored result, whose kernel also does what follows it. Memory decides how long such a convolution
+In: an image, a weight of one channel for each group, moves. Out: a stored result, whose kernel also does what follows it; likewise the image's gradient. Memory decides how long such a convolution
 takes, and libraries' kernels are far from that: for most windows they want rows of an image side by side, and copy images that are channels-last. All other convolutions
 stay with the library, and become kernels of ours later (``schedule/products.py``).
 
@@ -13,6 +13,8 @@ import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from ..devices import device_of
 from ..expr import ONE, ZERO, Expr, Int, as_expr, floor_div
@@ -29,6 +31,7 @@ from .windows import Steps, all_of
 _MOST_TAPS = 81
 
 
+# cuDNN and oneDNN choose by sizes, build and machine whether a result lies channels-last.
 @lowers("convolution", traits=Trait.CHOOSES_LAYOUT)
 def convolution(
     g: Builder,
@@ -45,15 +48,13 @@ def convolution(
     n = weight.rank - 2
     if transposed or n not in (1, 2) or image.rank != weight.rank or not _is_ours(g, image, weight, groups):
         raise Decline(LEFT)
-    moves = [_numbers(given, n) for given in (stride, padding, dilation)]
-    facts = zip(image.sizes[2:], g.out_sizes[2:], _numbers(weight.sizes[2:], n), *moves, strict=True)
-    spans = [Steps(*fact) for fact in facts]
+    spans = _spans(image, g.out_sizes, weight, stride, padding, dilation)
     if math.prod(span.taps for span in spans) > _MOST_TAPS:
         raise Decline("large windows")
     each = floor_div(weight.sizes[0], image.sizes[1])
     compute = compute_dtype(image.dtype)
     plane = ready(g, image, spans)
-    elements = _by_windows(g, weight, n)
+    elements = _by_windows(g, weight, g.out)
     zero = sc.constant(0, compute)
 
     def at(index: Index) -> Scalar:
@@ -74,12 +75,65 @@ def convolution(
     return stored(g, g.out, image.device, at)
 
 
+@lowers("convolution_backward", traits=Trait.CHOOSES_LAYOUT)
+def convolution_backward(
+    g: Builder,
+    grad: TensorValue,
+    image: TensorValue,
+    weight: TensorValue,
+    bias_sizes: Sequence[Any] | None,
+    stride: Sequence[Any],
+    padding: Sequence[Any],
+    dilation: Sequence[Any],
+    transposed: bool,
+    output_padding: Sequence[Any],
+    groups: Any,
+    output_mask: Sequence[bool],
+) -> tuple[TensorValue | None, ...]:
+    """The image's gradient alone: each element asks the windows that hold it."""
+    n = weight.rank - 2
+    wanted = list(output_mask) == [True, False, False] and not transposed and n in (1, 2) and image.rank == weight.rank
+    if not wanted or weight.sizes[0] is not image.sizes[1] or not _is_ours(g, image, weight, groups):
+        raise Decline(LEFT)
+    spans = _spans(image, grad.sizes, weight, stride, padding, dilation)
+    if math.prod(span.holders for span in spans) > _MOST_TAPS or any(span.dilation > 1 for span in spans):
+        raise Decline("large windows, or with gaps")
+    assert g.node is not None
+    result, compute = g.node.meta["val"][0], compute_dtype(image.dtype)
+    ready(g, grad, spans)
+    elements = _by_windows(g, weight, result)
+    zero = sc.constant(0, compute)
+
+    def at(index: Index) -> Scalar:
+        total: Scalar | None = None
+        for numbers in itertools.product(*(range(span.holders) for span in spans)):
+            parts = list(zip(spans, index[2:], numbers, strict=True))
+            windows = tuple(span.holder(h, j) for span, h, j in parts)
+            holds = all_of(span.holds(h, o) for (span, h, _), o in zip(parts, windows, strict=True))
+            taps = tuple(h + span.padding - o * span.stride for (span, h, _), o in zip(parts, windows, strict=True))
+            seen = sc.masked(holds, g.convert(grad.at((*index[:2], *windows)), compute), zero)
+            factor = g.convert(elements.at((*taps, index[1])), compute)
+            if not all(tap.is_int for tap in taps):
+                factor = sc.masked(holds, factor, zero)
+            total = sc.op("mul", seen, factor) if total is None else sc.op("fma", seen, factor, total)
+        assert total is not None
+        return g.convert(total, image.dtype)
+
+    return stored(g, result, image.device, at), None, None
+
+
 def _is_ours(g: Builder, image: TensorValue, weight: TensorValue, groups: Any) -> bool:
     """Whether there is a channel for each group, and kernels are wanted."""
     config, libraries = g.context.config, device_of(image.device).libraries
     wanted = config.gemm == "generated" or (config.gemm == "auto" and libraries.depthwise_is_slow)
     alone = weight.sizes[1] is ONE and as_expr(groups) is image.sizes[1] and groups != 1
     return wanted and alone and image.dtype.is_floating_point and image.dtype is weight.dtype
+
+
+def _spans(image: TensorValue, points: Sequence[Expr], weight: TensorValue, *moves: Sequence[Any]) -> list[Steps]:
+    """The windows that ``points`` look at."""
+    taps, *given = (_numbers(values, weight.rank - 2) for values in (weight.sizes[2:], *moves))
+    return [Steps(*facts) for facts in zip(image.sizes[2:], points[2:], taps, *given, strict=True)]
 
 
 def _numbers(given: Sequence[Any], n: int) -> tuple[int, ...]:
@@ -93,10 +147,10 @@ def _numbers(given: Sequence[Any], n: int) -> tuple[int, ...]:
     return tuple(found * n if len(found) == 1 else found)
 
 
-def _by_windows(g: Builder, weight: TensorValue, n: int) -> TensorValue:
-    """The weight's elements by places of the window and channel: laid out so where a result has channels side by side."""
-    sizes = (*weight.sizes[2:], weight.sizes[0])
+def _by_windows(g: Builder, weight: TensorValue, result: torch.Tensor) -> TensorValue:
+    """The weight's elements by places of the window and channel: laid out so where ``result`` has channels side by side."""
+    n, sizes = weight.rank - 2, (*weight.sizes[2:], weight.sizes[0])
     view = g.lazy(sizes, weight.dtype, weight.device, lambda i: weight.at((i[n], ZERO, *i[:n])))
-    if g.exprs(g.out.stride())[1] is ONE and math.prod(int(size) for size in sizes[:n]) > 1:
+    if g.exprs(result.stride())[1] is ONE and math.prod(int(size) for size in sizes[:n]) > 1:
         g.realise(view)
     return view

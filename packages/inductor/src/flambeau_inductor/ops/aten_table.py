@@ -45,8 +45,6 @@ declare(
     "_fft_c2c", "_fft_c2r", "_fft_r2c",
     treatment=Treatment.LIBRARY,
 )  # fmt: skip
-# cuDNN and oneDNN choose by sizes, build and machine whether a result lies channels-last.
-declare("convolution_backward", treatment=Treatment.LIBRARY, traits=Trait.CHOOSES_LAYOUT)
 declare("scatter_reduce.two", treatment=Treatment.LIBRARY, traits=Trait.CHANGED_COPY)
 declare("as_strided_scatter", treatment=Treatment.LIBRARY, traits=Trait.BY_STRIDES)
 declare("mkldnn_rnn_layer", treatment=Treatment.LIBRARY, workspace=3)

@@ -10,6 +10,7 @@ from ..rewrite import (
     attention,
     bias,
     cells,
+    depthwise_gradients,
     embedding_gradients,
     epilogues,
     folded_scales,
@@ -38,7 +39,15 @@ OPENING_UP = RuleSet(cells.RULES)
 #: What is done to frozen weights; before biases are taken out of convolutions.
 FOLDING = RuleSet(folded_scales.RULES)
 #: Operands and results of library calls; before layouts are assigned.
-LIBRARY_CALLS = RuleSet((*embedding_gradients.RULES, *attention.RULES, *written_attention.RULES, *bias.CONVOLUTIONS))
+LIBRARY_CALLS = RuleSet(
+    (
+        *embedding_gradients.RULES,
+        *attention.RULES,
+        *written_attention.RULES,
+        *bias.CONVOLUTIONS,
+        *depthwise_gradients.RULES,
+    )
+)
 #: Which products the library does, and what it does with them: last, on what the other passes left, convolutions that are products included.
 PRODUCTS = RuleSet((*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES, *packed_products.RULES))
 #: Convolutions, in the layout that they were given.
