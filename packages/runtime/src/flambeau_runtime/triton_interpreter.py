@@ -81,8 +81,21 @@ def _reduce_large_angles(
     return torch.where(large, small.asin().float(), rest), torch.where(large, count, quarters)
 
 
+def _flushed(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], tuple[torch.Tensor]]:
+    """``function`` with zeros for results, and arguments, that are no normal numbers."""
+
+    def flush(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.abs() < torch.finfo(torch.float32).tiny, x * 0.0, x)
+
+    return lambda x: (flush(function(flush(x))),)
+
+
 #: The name of an assembly -> what it computes of the numbers beside its name and of tensors.
-_ASSEMBLY = {"reduce_large_angles": _reduce_large_angles}
+_ASSEMBLY: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {
+    "reduce_large_angles": _reduce_large_angles,
+    "flushed_exp2": _flushed(torch.exp2),
+    "flushed_reciprocal": _flushed(torch.reciprocal),
+}
 
 
 #: The largest number of float8_e4m3fn.

@@ -2,14 +2,14 @@
 
 In: names asked for by ``ops.py``, ``reduction.py``. Out: their source text, dependencies first.
 Functions of ``libdevice`` are the accurate ones, not Triton's approximations; under the interpreter the runtime stands in for them.
-Some elementary functions have shorter ones (``elementary.py``).
+Some elementary functions have shorter ones (``elementary.py``, ``rough.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from . import elementary, philox
+from . import elementary, philox, rough
 
 #: The function that rounds operands to TF32.
 NEAREST_TF32 = "nearest_tf32"
@@ -283,7 +283,7 @@ def argmin(a, i, b, j):
     return tl.where(first, a, b), tl.where(first, i, j)
 """,
 )
-for _name, (_needs, _source) in (*elementary.SOURCES.items(), *philox.SOURCES.items()):
+for _name, (_needs, _source) in (*elementary.SOURCES.items(), *rough.SOURCES.items(), *philox.SOURCES.items()):
     _helper(_name, _source, *_needs)
 # The sum of exp(v - largest so far), rescaled when the largest grows; nothing but -inf so far adds up to zero. ``v`` has the
 # elements of one access side by side in its last dimension: they share one rescaling. The device's own exponential will do: its

@@ -7,7 +7,7 @@ it can live in: what does not vary along the reduction is computed before the lo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import torch
 from attrs import evolve, field, frozen
@@ -19,6 +19,7 @@ from ...ir.scalar import Scalar, indirect_scalars, load, op
 from ...kernel_ir import LOOP, NO_TILES, Node, Pointer, Statement, Tiles, Variable
 from ..tiling import Space
 from .errors import UnsupportedKernel
+from .rough import BESIDE_ONE, ROUGH, silu_argument
 
 
 @frozen(eq=False)
@@ -66,6 +67,8 @@ class Emitter:
         self.starts: Mapping[str, tuple[Node, int]] = {}
         #: From where to where along the row the block lies, where that is known as it is written.
         self.piece: tuple[int, int] | None = None
+        #: Whether all results are rounded to 16 bits at last, so that functions may be less accurate than float32.
+        self.rough = False
         self._count = 0
         self._memory: dict[Scalar, bool] = {}
         self._tiles = positions
@@ -130,7 +133,7 @@ class Emitter:
             if self._find(node, mask) is not None:
                 stack.pop()
                 continue
-            first = node.children[:1] if node.kind == "masked" else _beside_one(node) or node.children
+            first = node.children[:1] if node.kind == "masked" else self._known_first(node)
             if node.op == "fma":
                 # Of a long sum what comes first is done first: what it adds is not kept in registers until the end.
                 first = first[::-1]
@@ -217,8 +220,11 @@ class Emitter:
             return self._load(node, mask)
         if node.kind == "masked":
             return self._masked(node, mask)
-        if _beside_one(node):
-            return self._add_erf(node, mask)
+        if _beside_one(node, self.beside_one):
+            return self._add_beside_one(node, mask)
+        if self.rough and (argument := silu_argument(node)) is not None:
+            value = self.emit(argument, mask)
+            return self.define(kir.Call("rough_silu", (value,), node.dtype, value.tiles))
         operands = [self.emit(part, mask) for part in node.children]
         tiles: Tiles = frozenset().union(*(value.tiles for value in operands))
         if node.op == "check_bounds":
@@ -231,15 +237,28 @@ class Emitter:
             return self._draw_for_neighbours(node, operands, tiles)
         if node.op in ("sin", "cos") and node.dtype is torch.float32 and tiles - {LOOP}:
             return self._sine_and_cosine(node, operands[0], mask)
+        if self.rough and node.op in ROUGH and node.dtype is torch.float32 and tiles:
+            return self.define(kir.Call(ROUGH[node.op], tuple(operands), node.dtype, tiles))
         return self.define(kir.Op(node.op, tuple(operands), node.dtype, tiles))
 
-    def _add_erf(self, node: Scalar, mask: Variable | None) -> Variable:
-        """An error function plus or minus a number of at least one: its absolute error counts."""
+    def _known_first(self, node: Scalar) -> tuple[Scalar, ...]:
+        """What a node is computed from where it is no plain operation on its operands, else those."""
+        argument = silu_argument(node) if self.rough else None
+        return (argument,) if argument is not None else _beside_one(node, self.beside_one) or node.children
+
+    @property
+    def beside_one(self) -> Mapping[str, str]:
+        """The functions that have a form of their own where they are added to a number of at least one."""
+        return BESIDE_ONE if self.rough else {"erf": "erf_beside_one"}
+
+    def _add_beside_one(self, node: Scalar, mask: Variable | None) -> Variable:
+        """An error function, say, plus or minus a number of at least one: its absolute error counts."""
         operands = []
         for part in node.children:
-            if part.op == "erf" and self._find(part, mask) is None:
+            function = self.beside_one.get(part.op or "")
+            if function is not None and self._find(part, mask) is None:
                 angle = self.emit(part.children[0], mask)
-                operands.append(self.define(kir.Call("erf_beside_one", (angle,), part.dtype, angle.tiles)))
+                operands.append(self.define(kir.Call(function, (angle,), part.dtype, angle.tiles)))
             else:
                 operands.append(self.emit(part, mask))
         return self.define(kir.Op(node.op, tuple(operands), node.dtype, operands[0].tiles | operands[1].tiles))
@@ -369,12 +388,12 @@ class Emitter:
         return value if value.dtype is dtype else self.define(kir.Op("to_dtype", (value,), dtype, value.tiles))
 
 
-def _beside_one(node: Scalar) -> tuple[Scalar, ...]:
-    """What must be known before an error function in float32 is added to a constant of at least one; empty for other nodes."""
+def _beside_one(node: Scalar, functions: Container[str]) -> tuple[Scalar, ...]:
+    """What must be known before one of ``functions`` in float32 is added to a constant of at least one; empty for other nodes."""
     if node.op not in ("add", "sub") or node.dtype is not torch.float32:
         return ()
     one, other = node.children if node.children[0].kind == "constant" else node.children[::-1]
-    if other.op != "erf" or one.kind != "constant" or not abs(one.args[0]) >= 1:
+    if other.op not in functions or one.kind != "constant" or not abs(one.args[0]) >= 1:
         return ()
     return (one, other.children[0])
 

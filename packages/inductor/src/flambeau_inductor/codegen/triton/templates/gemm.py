@@ -32,10 +32,12 @@ from .windows import ALIGNMENT, LONGEST_SIDE, WindowSide
 
 #: Blocks of rows whose tiles are done together, so that the columns they share are still in the cache.
 _GROUP = 8
-#: Columns from which on a block is finished in two halves: whole it would need more registers than there are.
-_HALVED = 256
+#: Results of a thread from which on a block is finished in two halves: whole it would need more registers, and more shared memory on its way, than there are.
+_HALVED = 128
 #: Registers of a thread that such a kernel takes.
 _REGISTERS = 255
+#: Shared memory of a multiprocessor that each program takes for itself.
+_RESERVED = 1 << 10
 #: Terms of 8 bits after which a sum is added to one in float32, where that is asked for: as many as the library's kernels take together.
 _PROMOTED_TERMS = 128
 #: Shared memory beside the operands' stages that a convolution takes for its sums on their way to memory, piece by piece (4 KiB by the compiler's count).
@@ -116,7 +118,7 @@ class _Writer:
         is_open = not gemm.left.sizes[1].is_int
         uneven = ["y"] if is_open or m % tile.rows else []
         uneven += ["x"] if n % tile.columns else []
-        columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
+        columns = _finished_columns(tile)
         self.left = left_side(gemm.left, tile)
         #: Where the rows of a tile are points of an image that do not follow each other.
         self.boxes = self.left if isinstance(self.left, WindowSide) and self.left.box is not None else None
@@ -280,7 +282,7 @@ class _Writer:
             return f"{epilogue}({sums}, {first}, {end}, {column}{pointers}, YBLOCK, {width})"
 
         lines = [] if self.boxes is None else [*self.boxes.points(), "sums = sums.T"]
-        if self.tile.columns < _HALVED:
+        if _finished_columns(self.tile) == self.tile.columns:
             return [*lines, text("sums", "column", "XBLOCK")]
         return [
             *lines,
@@ -300,10 +302,15 @@ class _Writer:
         return kernel_of(self.gemm, self.points, self.buffers, self._lines, constants, programs, helpers)
 
 
-def shared_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
-    """The shared memory of a program: blocks of both operands for each stage, and one block of sums on its way to memory."""
-    columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
-    return _staged_bytes(tile, dtype) + tile.rows * columns * 4
+def _finished_columns(tile: GemmTile) -> int:
+    """The columns of a block that is finished at once."""
+    whole = tile.rows * tile.columns < _HALVED * 32 * tile.num_warps
+    return tile.columns if whole else tile.columns // 2
+
+
+def shared_bytes(tile: GemmTile, dtype: torch.dtype, result: int = 4) -> int:
+    """The shared memory of a program: blocks of both operands for each stage, and one block of results, of so many bytes each, on its way to memory."""
+    return _staged_bytes(tile, dtype) + tile.rows * _finished_columns(tile) * result
 
 
 def _staged_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
@@ -313,4 +320,6 @@ def _staged_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
 def resident(tile: GemmTile, dtype: torch.dtype, device: Facts) -> int:
     """How many programs a multiprocessor runs at once."""
     threads = 32 * tile.num_warps
-    return max(1, min(device.shared // shared_bytes(tile, dtype), device.registers // (threads * _REGISTERS)))
+    # Results mostly have the type of operands; where they are larger, programs wait for each other.
+    shared = shared_bytes(tile, dtype, max(2, dtype.itemsize)) + _RESERVED
+    return max(1, min((device.shared + _RESERVED) // shared, device.registers // (threads * _REGISTERS)))

@@ -98,6 +98,8 @@ class Points:
         pointers = {name: kir.Pointer(pointer, self.dtypes[name]) for name, pointer in self.pointers.items()}
         emitter = Emitter(space, places, pointers, self.scalars, dict(self._masks), lambda node: "")
         emitter.reduced |= {SUM: _SUMS, SECOND_SUM: _SECOND}
+        # A program has few warps for very many results: what is done to each of them is time in which the units for matrices are idle.
+        emitter.rough = all(_keeps_16_bits(self.dtypes[s.buffer]) for s in body.statements if isinstance(s, Store))
         straight = Plan((0,) * len(body.statements), {})
         statements = Statements(body, space, straight, Config(dict(sides), 1), (), self.dtypes, False, emitter)
         for statement in body.statements:
@@ -128,6 +130,10 @@ class Points:
             end = kir.Number(int(self.body.outer[1].size))
             found.append(kir.Assign((self._masks["x"],), kir.InRange("x", column, end)))
         return found
+
+
+def _keeps_16_bits(dtype: torch.dtype) -> bool:
+    return dtype.itemsize <= 2 and dtype is not torch.bool
 
 
 def _fits_32_bits(body: KernelBody) -> bool:
