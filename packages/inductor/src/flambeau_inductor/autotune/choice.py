@@ -21,7 +21,7 @@ from ..codegen.triton.templates.gemv import FEWEST_ROWS
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.graph import Graph
-from ..ir.kernel import Computed, Gemm, GemmTile, Window
+from ..ir.kernel import Computed, Gemm, GemmTile, KernelBody, Window
 from ..ir.layout import Ref
 from ..ops.dtypes import EIGHTHS
 from ..schedule import Schedule
@@ -45,7 +45,7 @@ _WITH_WHAT_FOLLOWS, _ALONE, _LARGE_WEIGHT, _LEAST_SIDE = 16, 2, 8 << 20, 1024
 #: are converted, as above): 4,096 x 4,096 of 1 row 28.5, 11.6, of 16 28.5, 13.4, of 64 27.9, 19.9; 11,008 x 4,096 of 64 67.2, 43.8.
 _COMPUTED_ROWS = 64
 #: Tiles that are measured, the best by the model.
-_MEASURED = 5
+_MEASURED = 7
 
 
 def may_measure(device: torch.device, asked: bool) -> bool:
@@ -106,14 +106,14 @@ class ChooseGemm:
         # Programs of sizes that only a call knows cannot be timed.
         unasked = candidate.product.is_open or not candidate.product.is_library
         found: Any = UNKNOWN if unasked else self.answer([question])[0]
-        if found is None or (found is not UNKNOWN and is_possible(found, candidate.product)):
+        if found is None or (found is not UNKNOWN and is_possible(found, candidate)):
             return found
         return _certain(candidate)
 
     def question(self, candidate: Candidate) -> Question | None:
         """Who computes a candidate that is considered; None where Triton cannot express it."""
         product = candidate.product
-        found = _tiles(product)
+        found = _tiles(product, candidate.body)
         if not found or not _is_expressed(candidate, found[0]):
             return None
         # A number that only a call knows is none that a measurement could give.
@@ -213,11 +213,11 @@ def _is_possible(product: Product, config: Config) -> bool:
     return device.language(config).gemms and device.enabled(config) and taken
 
 
-def _tiles(product: Product, *, certain: bool = False) -> list[GemmTile]:
-    """The tiles that a product may be computed in, best first. ``certain``: of kernels of many rows none that compute an operand."""
+def _tiles(product: Product, body: KernelBody | None = None, *, certain: bool = False) -> list[GemmTile]:
+    """The tiles that a product may be computed in with ``body`` behind it, best first. ``certain``: of kernels of many rows none that compute an operand."""
     many = product.sizes[1] > _COMPUTED_ROWS
     exact = _is_exact(product) or (certain and many and isinstance(product.right, Computed))
-    found = tiles.candidates(problem_of(product), device_facts(product.left.device), exact=exact)
+    found = tiles.candidates(problem_of(product, body), device_facts(product.left.device), exact=exact)
     return [tile for tile in found if tile.parts == 1 and tile.rows >= FEWEST_ROWS] if product.is_grouped else found
 
 

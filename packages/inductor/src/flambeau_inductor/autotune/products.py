@@ -31,19 +31,23 @@ from .questions import Question
 from .tiles import Problem, fits, neighbours
 
 
-def problem_of(product: Product) -> Problem:
-    """What the model of tiles knows of a product."""
+def problem_of(product: Product, body: KernelBody | None = None) -> Problem:
+    """What the model of tiles knows of a product; ``body`` is what is done to its sums, where that is known."""
     right = product.right
     if product.second is not None and isinstance(right, Ref):
         # Both halves, as they lie.
         right = evolve(right, sizes=(*right.sizes[:2], right.sizes[2] * 2))
-    return Problem(product.left, right, int(product.result.strides[1]), 1 + len(product.further))
+    problem = Problem(product.left, right, int(product.result.strides[1]), 1 + len(product.further))
+    if body is None:
+        return problem
+    stored = {s.buffer for s in body.statements if isinstance(s, Store)}
+    return evolve(problem, stored=max(b.layout.dtype.itemsize for b in body.buffers if b.name in stored))
 
 
 def question_of(candidate: Candidate, tiles: Sequence[GemmTile], config: Config, *, exact: bool = False) -> Question:
     """The library first, which a tile must clearly beat. ``exact``: its operands must not be rounded, and the tiles do not."""
     product, body = candidate.product, candidate.body
-    problem = problem_of(product)
+    problem = problem_of(product, body)
     # The result stays where something else reads it: all ways store the same.
     wanted = tuple(dict.fromkeys(s.buffer for s in body.statements if isinstance(s, Store)))
     followed: list[Step] = [
@@ -76,9 +80,9 @@ def _even_groups(product: Product, offsets: Ref, buffers: Mapping[str, Buffer]) 
     return KernelBody("even_groups", (axis,), (), (store,), (buffers[offsets.buffer],), (), offsets.device)
 
 
-def is_possible(tile: GemmTile, product: Product) -> bool:
+def is_possible(tile: GemmTile, candidate: Candidate) -> bool:
     """Whether a tile that was found for another product of the bucket fits."""
-    return fits(problem_of(product), tile, device_facts(product.left.device))
+    return fits(problem_of(candidate.product, candidate.body), tile, device_facts(candidate.body.device))
 
 
 def _product_text(product: Product) -> str:

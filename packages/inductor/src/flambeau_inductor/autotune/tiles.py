@@ -54,6 +54,8 @@ _FEW_ROWS = {1: (4, 8, 16), 2: (4, 8), 4: (8, 4)}
 _ELEMENT, _COMPUTED, _ROW = 4, 4, 4
 #: Simple instructions a second of a multiprocessor: 128 lanes at 1.7 GHz.
 _INSTRUCTIONS = 128 * 1.7e9
+#: Instructions in which a result is finished: rounded, combined with what it needs, stored.
+_FINISHED = 12
 #: Into how many parts terms may be cut, and how many steps a part has at least.
 _PARTS, _LEAST_STEPS = (2, 4, 8, 16), 4
 #: The knobs of a tile with the least and the most of each, and the results that a warp keeps in registers at most.
@@ -79,12 +81,14 @@ UNALIGNED_LIBRARY = 1.2e14
 
 @frozen
 class Problem:
-    """A product: (batch, m, k) times (batch, k, n) into results of one stride of one element, ``step`` elements between rows. ``groups``: so many right matrices lie apart."""
+    """A product: (batch, m, k) times (batch, k, n) into results of one stride of one element, ``step`` elements between rows. ``groups``: so many right matrices lie apart.
+    ``stored``: the bytes of the largest type that its kernel stores."""
 
     left: Ref | Window
     right: Ref | Computed
     step: int
     groups: int = 1
+    stored: int = 4
 
     @property
     def dtype(self) -> torch.dtype:
@@ -138,30 +142,35 @@ def candidates(problem: Problem, device: Facts, *, exact: bool = False) -> list[
     """Tiles that fit the device, the one that takes least time by the model first. ``exact``: operands must not be rounded, as units for matrices do."""
     found = _of_few_rows(problem)
     if not exact:
-        whole = [tile for shape in _SHAPES if (tile := _in_shape(problem, shape[:3], device)) is not None]
+        whole = [tile for shape in _SHAPES for tile in _in_shape(problem, shape[:3], device)]
         found += whole + [part for tile in whole for part in _in_parts(problem, tile, device)]
     return sorted(found, key=lambda tile: seconds(problem, tile, device))
 
 
-def _in_shape(problem: Problem, shape: tuple[int, int, int], device: Facts) -> GemmTile | None:
-    """The tile of a shape with as many stages as fit; None where it would be idle in large part, or none fits."""
+def _in_shape(problem: Problem, shape: tuple[int, int, int], device: Facts) -> list[GemmTile]:
+    """The tile of a shape with as many stages as fit, and with fewer where two programs fit beside each other then; none where it would be idle in large part."""
     _, m, n, _ = problem.sizes
     rows, columns, warps = shape
     narrow = min(rows, columns) < _NARROW
     if (rows > 16 and rows >= 2 * m) or (columns > 16 and columns >= 2 * n) or (narrow and min(m, n) > _NARROW):
-        return None
+        return []
     narrow = narrow and not isinstance(problem.left, Window)
     terms = _terms(problem, _STEP_BYTES * (2 if narrow else 1))
-    for stages in _NARROW_STAGES if narrow else _STAGES:
-        tile = GemmTile(rows, columns, terms, warps, stages, fetched=not narrow)
-        if _shared(problem, tile) <= device.shared:
-            return tile
-    return None
+    stages = _NARROW_STAGES if narrow else _STAGES
+    tiles = [GemmTile(rows, columns, terms, warps, number, fetched=not narrow) for number in stages]
+    tiles = [tile for tile in tiles if _shared(problem, tile) <= device.shared]
+    # The first tile for each number of programs beside each other; of two stages nothing is on its way while the other is read.
+    found = {
+        resident(tile, problem.dtype, device): tile
+        for tile in reversed(tiles)
+        if tile.num_stages > 2 or tile is tiles[0]
+    }
+    return sorted(found.values(), key=lambda tile: -tile.num_stages)
 
 
 def _shared(problem: Problem, tile: GemmTile) -> int:
     """The shared memory of a program: of an operand that is computed the sources of each stage, and the block of one."""
-    whole = shared_bytes(tile, problem.dtype)
+    whole = shared_bytes(tile, problem.dtype, max(2, problem.stored))
     if isinstance(problem.right, Computed):
         block, each = tile.columns * tile.terms, problem.dtype.itemsize
         whole += block * (each + max(0, problem.source.dtype.itemsize - each) * tile.num_stages)
@@ -244,8 +253,12 @@ def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:
         computed = batch * n * k * each / (device.multiprocessors * _INSTRUCTIONS)
     else:
         places = device.multiprocessors * resident(tile, problem.dtype, device)
-        reached = _reached(problem, tile) * _rate(problem.dtype, device) / places
-        computed = -(-tiles // places) * 2.0 * tile.rows * tile.columns * (k / tile.parts) / reached
+        beside = resident(tile, problem.dtype, device)
+        alone = _reached(problem, tile) * _rate(problem.dtype, device) / device.multiprocessors
+        products = 2.0 * tile.rows * tile.columns * (k / tile.parts) / alone
+        # While one program finishes its results, those beside it multiply.
+        finished = tile.rows * tile.columns * _FINISHED / _INSTRUCTIONS
+        computed = -(-tiles // places) * (beside * products + finished)
     ahead = min(tiles, places) * operands * max(1, tile.num_stages - 1) / device.multiprocessors
     # Sums of parts are written and read once more, by one more kernel.
     moved = problem.bytes + (8 * tile.parts * m * n if tile.parts > 1 else 0)
