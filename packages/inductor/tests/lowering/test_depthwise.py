@@ -79,13 +79,16 @@ def test_other_convolutions_are_calls(check, groups, window, options):
 @pytest.mark.parametrize(
     ("window", "stride", "padding"), [((3, 3), 1, 1), ((5, 2), 2, (2, 0)), ((1, 4), (1, 3), (0, 2))]
 )
-def test_the_gradient_of_the_image(check, window, stride, padding, last):
-    """Each element asks the windows that hold it; steps leave some of their elements out."""
+@pytest.mark.parametrize("of", ["image", "weight"])
+def test_gradients(check, window, stride, padding, last, of):
+    """Each element of the image asks the windows that hold it, of which steps leave some out; each of the weight sums over all points."""
     image, weight, _ = _operands(4, window, last=last)
     grad = torch.randn_like(F.conv2d(image, weight, None, stride, padding, groups=4))
     moves = [[n, n] if isinstance(n, int) else list(n) for n in (stride, padding, 1)]
+    mask = [of == "image", of == "weight", False]
 
     def function(grad, image, weight):
-        return aten.convolution_backward(grad, image, weight, None, *moves, False, [0, 0], 4, [True, False, False])[0]
+        found = aten.convolution_backward(grad, image, weight, None, *moves, False, [0, 0], 4, mask)
+        return found[mask.index(True)]
 
     check(function, grad, image, weight, gemm="generated", modes=("fake",))

@@ -284,7 +284,7 @@ OF_CPUS = {
         GRADIENTS,
         (
             (depthwise_gradients(mask=(True, False, False)), GRADIENTS),
-            (depthwise_gradients(mask=(False, True, True)), GRADIENTS),
+            (depthwise_gradients(mask=(False, True, False)), GRADIENTS),
             (depthwise_gradients(dilation=2), floats((2, 6, 5, 5), (2, 6, 7, 7), (6, 1, 3, 3))),
             (depthwise_gradients(groups=3), floats((2, 6, 7, 7), (2, 6, 7, 7), (6, 2, 3, 3))),
         ),

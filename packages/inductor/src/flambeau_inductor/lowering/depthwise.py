@@ -1,6 +1,6 @@
 """Convolutions in which each channel has a window of its own (depthwise), as loops over the elements of the window.
 
-In: an image, a weight of one channel for each group, moves. Out: a stored result, whose kernel also does what follows it; likewise the image's gradient. Memory decides how long such a convolution
+In: an image, a weight of one channel for each group, moves. Out: a stored result, whose kernel also does what follows it; likewise the gradients of both. Memory decides how long such a convolution
 takes, and libraries' kernels are far from that: for most windows they want rows of an image side by side, and copy images that are channels-last. All other convolutions
 stay with the library, and become kernels of ours later (``schedule/products.py``).
 
@@ -29,6 +29,8 @@ from .windows import Steps, all_of
 
 #: The most elements of a window that are read one after the other.
 _MOST_TAPS = 81
+#: The most sums that are kept side by side.
+_MOST_ACROSS = 9
 
 
 # cuDNN and oneDNN choose by sizes, build and machine whether a result lies channels-last.
@@ -90,16 +92,23 @@ def convolution_backward(
     groups: Any,
     output_mask: Sequence[bool],
 ) -> tuple[TensorValue | None, ...]:
-    """The image's gradient alone: each element asks the windows that hold it."""
-    n = weight.rank - 2
-    wanted = list(output_mask) == [True, False, False] and not transposed and n in (1, 2) and image.rank == weight.rank
-    if not wanted or weight.sizes[0] is not image.sizes[1] or not _is_ours(g, image, weight, groups):
+    """One gradient alone: the image's, or the weight's."""
+    n, mask = weight.rank - 2, list(output_mask)
+    fits = not transposed and n in (1, 2) and image.rank == weight.rank and sum(mask) == 1 and not mask[2]
+    if not fits or weight.sizes[0] is not image.sizes[1] or not _is_ours(g, image, weight, groups):
         raise Decline(LEFT)
     spans = _spans(image, grad.sizes, weight, stride, padding, dilation)
+    if mask[0]:
+        return _image_gradient(g, grad, weight, spans), None, None
+    return None, _weight_gradient(g, grad, image, weight, spans), None
+
+
+def _image_gradient(g: Builder, grad: TensorValue, weight: TensorValue, spans: Sequence[Steps]) -> TensorValue:
+    """Each element asks the windows that hold it."""
     if math.prod(span.holders for span in spans) > _MOST_TAPS or any(span.dilation > 1 for span in spans):
         raise Decline("large windows, or with gaps")
     assert g.node is not None
-    result, compute = g.node.meta["val"][0], compute_dtype(image.dtype)
+    result, compute = g.node.meta["val"][0], compute_dtype(grad.dtype)
     ready(g, grad, spans)
     elements = _by_windows(g, weight, result)
     zero = sc.constant(0, compute)
@@ -117,9 +126,49 @@ def convolution_backward(
                 factor = sc.masked(holds, factor, zero)
             total = sc.op("mul", seen, factor) if total is None else sc.op("fma", seen, factor, total)
         assert total is not None
-        return g.convert(total, image.dtype)
+        return g.convert(total, grad.dtype)
 
-    return stored(g, result, image.device, at), None, None
+    return stored(g, result, grad.device, at)
+
+
+def _weight_gradient(
+    g: Builder, grad: TensorValue, image: TensorValue, weight: TensorValue, spans: Sequence[Steps]
+) -> TensorValue:
+    """Sums over all points, those of the places of a window's row as one kernel that reads the gradient once for all of them."""
+    *above, across = spans
+    if across.taps > _MOST_ACROSS or math.prod(span.taps for span in spans) > _MOST_TAPS:
+        raise Decline("large windows")
+    assert g.node is not None
+    result, compute = g.node.meta["val"][1], compute_dtype(grad.dtype)
+    for operand in (grad, image):
+        g.ref(operand)
+    zero = sc.constant(0, compute)
+    rows, kept = [Int(span.taps) for span in above], len(above) + 1
+
+    def column(tap: int) -> TensorValue:
+        def at(index: Index) -> Scalar:
+            channel, number, point = index[kept - 1], index[kept], index[kept + 1 :]
+            parts = list(zip(spans, point, (*index[: kept - 1], Int(tap)), strict=True))
+            place = tuple(span.place(o, k) for span, o, k in parts)
+            inside = all_of(span.is_inside(o, k) for span, o, k in parts)
+            seen = sc.masked(inside, g.convert(image.at((number, channel, *place)), compute), zero)
+            return sc.op("mul", g.convert(grad.at((number, channel, *point)), compute), seen)
+
+        sizes = (*rows, grad.sizes[1], grad.sizes[0], *grad.sizes[2:])
+        points = g.lazy(sizes, compute, grad.device, at)
+        return g.reduce(points, range(kept, len(sizes)), "sum", dtype=compute)
+
+    columns = [column(tap) for tap in range(across.taps)]
+
+    def at(index: Index) -> Scalar:
+        channel, above, last = index[0], index[2:-1], index[-1]
+        found = columns[-1].at((*above, channel))
+        for tap, sums in reversed(list(enumerate(columns[:-1]))):
+            here = sc.op("eq", sc.index_value(last), sc.index_value(Int(tap)))
+            found = sc.op("where", here, sums.at((*above, channel)), found)
+        return g.convert(found, weight.dtype)
+
+    return stored(g, result, grad.device, at)
 
 
 def _is_ours(g: Builder, image: TensorValue, weight: TensorValue, groups: Any) -> bool:

@@ -68,11 +68,11 @@ class Steps:
     def _extent(self) -> int:
         return (self.taps - 1) * self.dilation + 1
 
-    def place(self, o: Expr, k: int) -> Expr:
+    def place(self, o: Expr, k: Expr | int) -> Expr:
         """The ``k``-th element of window ``o``."""
         return o * self.stride + (k * self.dilation - self.padding)
 
-    def is_inside(self, o: Expr, k: int) -> Scalar:
+    def is_inside(self, o: Expr, k: Expr | int) -> Scalar:
         """Whether there is such an element."""
         place = self.place(o, k)
         return all_of((_at_least(place, ZERO), _less(place, self.size)))

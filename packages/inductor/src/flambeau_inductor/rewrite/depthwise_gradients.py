@@ -1,7 +1,7 @@
-"""The gradients of convolutions of a channel a group (depthwise), those of the image by themselves.
+"""The gradients of convolutions of a channel a group (depthwise), each by itself.
 
-In: a functional graph. Out: the same graph with two calls in the place of one that gives several gradients: of the image's, lowering makes a kernel
-(``lowering/depthwise.py``), the others stay with the library, which computes each by itself anyway.
+In: a functional graph. Out: the same graph with a call for each in the place of one that gives several gradients: of those of image and weight, lowering makes kernels
+(``lowering/depthwise.py``), that of the bias is a sum. The library computes each by itself, too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ def _kernels(context: CompileContext) -> bool:
 
 def _is_depthwise(match: Match, context: CompileContext) -> bool:
     weight = match.val("weight")
-    mask = match["mask"]
-    # Results of one element a group and channel, which have the channels of the image.
-    return weight.shape[1] == 1 and match["groups"] == weight.shape[0] and mask[0] and any(mask[1:])
+    # Results of one channel a group, which are as many as the channels of the image.
+    return weight.shape[1] == 1 and match["groups"] == weight.shape[0] and sum(match["mask"]) > 1
 
 
 def _has_no_gaps(dilation: Any) -> bool:
@@ -36,13 +35,15 @@ def _has_no_gaps(dilation: Any) -> bool:
 
 def _apart(match: Match, edit: Editor) -> tuple[fx.Node | None, ...]:
     vals, mask = match.root.meta["val"], match["mask"]
-    parts: list[fx.Node | None] = []
-    image = edit.with_argument("output_mask", [True, False, False])
-    image.meta["val"] = (vals[0], None, None)
-    others = edit.with_argument("output_mask", [False, *mask[1:]])
-    others.meta["val"] = (None, *vals[1:])
-    for place, source in enumerate((image, others, others)):
-        parts.append(edit.call(getitem, source, place, known=vals[place]) if mask[place] else None)
+    parts: list[fx.Node | None] = [None, None, None]
+    for place in (0, 1):
+        if mask[place]:
+            alone = edit.with_argument("output_mask", [n == place for n in range(3)])
+            alone.meta["val"] = tuple(val if n == place else None for n, val in enumerate(vals))
+            parts[place] = edit.call(getitem, alone, place, known=vals[place])
+    if mask[2]:
+        grad = match["grad"]
+        parts[2] = edit.call(aten.sum.dim_IntList, grad, [0, *range(2, grad.meta["val"].dim())], known=vals[2])
     return tuple(parts)
 
 
@@ -52,7 +53,7 @@ RULES = (
         identity="the gradients of image, weight and bias do not depend on each other",
         pattern=call(
             aten.convolution_backward.default,
-            Operand(),
+            Operand("grad"),
             Operand(),
             Operand("weight", Like(libraries="depthwise_is_slow")),
             dilation=Constant(holds=_has_no_gaps),
