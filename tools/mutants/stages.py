@@ -245,7 +245,7 @@ STAGES = (
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "function", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
             "philox", "pieces", "places", "print", "reduction", "rough", "statements", "texts", "templates/__init__", "templates/attention",
-             "numbers", "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/grouped", "templates/inline", "templates/points", "templates/short", "templates/walks", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/measure.py"), 20,
+             "numbers", "templates/addresses", "templates/assemble", "templates/bodies", "templates/gemm", "templates/gemv", "templates/grouped", "templates/inline", "templates/points", "templates/short", "templates/walks", "templates/windows", "types", "values")), "ir/meanings.py", "autotune/measure.py"), 20,
         ("tests/robustness/test_tables.py", f"{_I}/codegen/triton", f"{_I}/autotune"),
     ),
     Stage(

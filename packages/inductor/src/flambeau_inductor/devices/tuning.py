@@ -41,6 +41,8 @@ class AttentionShapes:
         (128, AttentionShape(64, 32, 4, 3)),
         (256, AttentionShape(64, 32, 8, 2)),
     )
+    #: All gradients by one kernel, in the place of the two before, where a width has a shape.
+    gradients: _Shapes = ()
     single: _Shapes = (
         (64, AttentionShape(64, 32, 4, 2)),
         (128, AttentionShape(64, 32, 8, 2)),
@@ -51,6 +53,10 @@ class AttentionShapes:
         """The shape of a kernel, ``kind`` being the name of a field, for heads of ``width``."""
         shapes: _Shapes = getattr(self, kind)
         return next(shape for most, shape in shapes if width <= most)
+
+    def together(self, width: int) -> bool:
+        """Whether one kernel computes all gradients of heads of ``width``, adding those of queries in memory."""
+        return any(width <= most for most, _ in self.gradients)
 
 
 @frozen(kw_only=True)

@@ -27,6 +27,7 @@ from ...kernel import GeneratedKernel
 from ..function import Function, positions
 from ..helpers import NEAREST_TF32
 from ..types import signature_text, type_text
+from .addresses import bytes_of, integers, lane_strides, stepped
 from .bodies import Bodies, always, is_plain
 from .short import factor_of, shortened, times
 from .walks import Walk, Window, power_above, power_in
@@ -97,9 +98,14 @@ def query_gradient(template: Template, name: str) -> GeneratedKernel:
     return w.kernel()
 
 
-def key_gradients(template: Template, name: str) -> GeneratedKernel:
+def gradients(template: Template, name: str) -> GeneratedKernel:
+    """All three: what a block of keys gives to the queries' gradient is added in memory, and scores are computed once."""
+    return key_gradients(template, name, "gradients")
+
+
+def key_gradients(template: Template, name: str, kind: str = "key_gradients") -> GeneratedKernel:
     """The gradients of keys and values, over all queries that share them."""
-    w = _Writer(template, name, ("b", "h", "n", "m"), "key_gradients")
+    w = _Writer(template, name, ("b", "h", "n", "m"), kind)
     w.load_rows("k", "keys")
     w.load_rows("v", "values")
     w.head += [
@@ -117,6 +123,8 @@ def key_gradients(template: Template, name: str) -> GeneratedKernel:
         w.body.line(f"dv = {w.dot(shares, 'grads', 'dv')}")
         slope = w.slope(shares, "extra")
         w.body.line(f"dk = {w.dot(slope, 'queries', 'dk')}")
+        if "dq" in w.outs:
+            w.add_step("dq", slope, "keys")
         w.end()
     w.store_rows("dk", f"dk * {w.scale!r}")
     w.store_rows("dv", "dv")
@@ -133,7 +141,7 @@ class _Writer:
         self.sizes = {key: int(axis.size) for key, axis in axes.items()}
         self.row, self.place = points[2:]
         self.by_keys = self.row == "n"
-        batch, heads = _ints(self.operands["k"].sizes)[:2]
+        batch, heads = integers(self.operands["k"].sizes)[:2]
         self.sharing = (self.sizes["b"] // batch, self.sizes["h"] // heads)
         #: Whether a program goes over all heads that share its keys; gradients that are ``apart`` are of each head.
         self.gathers = self.by_keys and not self.facts.get("apart")
@@ -235,7 +243,9 @@ class _Writer:
         both = self.half.itemsize * (self.wide("q") + self.wide("v"))
         while rows * step * self.body.pair_bytes > _PAIRS and step > LEAST_SIDE:
             step //= 2
-        room = facts.shared - rows * both - _SCRATCH
+        # What is added to memory is turned and laid out anew there.
+        turned = step * (rows * self.half.itemsize + 4 * width) if kind == "gradients" else 0
+        room = facts.shared - rows * both - turned - _SCRATCH
         stages = max(1, min(shape.num_stages, room // (step * (both + rows * self.body.pair_bytes))))
         return AttentionShape(rows, step, shape.num_warps if rows >= 64 else 4, stages)
 
@@ -291,7 +301,7 @@ class _Writer:
     def _base(self, name: str, ref: Ref, lanes: tuple[str, str]) -> str:
         """The first element of one head."""
         parts = [
-            f"{lane}.to(tl.int64) * {stride}" for lane, stride in zip(lanes, _lane_strides(ref), strict=True) if stride
+            f"{lane}.to(tl.int64) * {stride}" for lane, stride in zip(lanes, lane_strides(ref), strict=True) if stride
         ]
         return " + ".join([name, *([str(int(ref.offset))] if int(ref.offset) else []), *parts])
 
@@ -309,16 +319,16 @@ class _Writer:
     def _row(self, ref: Ref, variable: str) -> str:
         """The offset of a row of queries among those of its program's heads."""
         if not self.packed:
-            return _times(variable, ref.strides[2])
+            return stepped(variable, ref.strides[2])
         length = self.sizes["m"]
-        return f"({variable} // {length} * {_lane_strides(ref)[1]} + {variable} % {length} * {int(ref.strides[2])})"
+        return f"({variable} // {length} * {lane_strides(ref)[1]} + {variable} % {length} * {int(ref.strides[2])})"
 
     def _columns(self, name: str, ref: Ref) -> tuple[str, str]:
         """The offsets of a row's elements, and which of them exist."""
         width = int(ref.sizes[-1])
         block = power_above(width)
         columns = f"tl.arange(0, {block})[None, :]"
-        return _times(columns, ref.strides[-1]), "" if width == block else f"{columns} < {width}"
+        return stepped(columns, ref.strides[-1]), "" if width == block else f"{columns} < {width}"
 
     def load_rows(self, name: str, variable: str) -> None:
         """The program's rows of an operand."""
@@ -335,7 +345,7 @@ class _Writer:
         mask = f", mask={exists}, other=0.0" if exists else ""
         self._point(f"{variable}_at = {self._base(name, ref, self._lanes(name))}")
         self.body.line(
-            f"{variable} = tl.load({variable}_at + ({_times('places[:, None]', ref.strides[2])} + {columns}){mask})"
+            f"{variable} = tl.load({variable}_at + ({stepped('places[:, None]', ref.strides[2])} + {columns}){mask})"
         )
 
     def load_row_numbers(self) -> None:
@@ -343,7 +353,7 @@ class _Writer:
         for name, variable in self._numbers():
             ref = self.operands[name]
             self.head.append(
-                f"{variable} = tl.load({self._base(name, ref, ('b', 'h'))} + {_times('rows', ref.strides[2])})"
+                f"{variable} = tl.load({self._base(name, ref, ('b', 'h'))} + {stepped('rows', ref.strides[2])})"
             )
         self.head += self._without_empty()
 
@@ -352,7 +362,7 @@ class _Writer:
         for name, variable in self._numbers():
             ref = self.operands[name]
             self._point(f"{variable}_at = {self._base(name, ref, ('b', 'h'))}")
-            self.body.line(f"{variable} = tl.load({variable}_at + {_times('places', ref.strides[2])})[None, :]")
+            self.body.line(f"{variable} = tl.load({variable}_at + {stepped('places', ref.strides[2])})[None, :]")
         for line in self._without_empty():
             self.body.line(line)
 
@@ -392,6 +402,18 @@ class _Writer:
         base = self._base(f"out_{name}", ref, self._lanes(name))
         return f"{base} + part.to(tl.int64) * {int(self.outs[name].layout.strides[0])}" if self.parts > 1 else base
 
+    def add_step(self, name: str, left: str, right: str) -> None:
+        """Add the products of rows' numbers, computed for each place, and an operand's rows to what places have of a result."""
+        if self.rows % self.shape.rows:
+            self.body.line(f"given = tl.where((xi < {self.rows})[:, None], {left}, 0.0)")
+            left = "given"
+        ref = self._result(name)
+        columns, exists = self._columns(name, ref)
+        self._point(f"{name}_at = {self._result_base(name, ref)}")
+        pointer = f"{name}_at + ({stepped('places[:, None]', ref.strides[2])} + {columns})"
+        self.body.line(f"given = tl.dot(tl.trans({left}.to({self.dtype})), {right})")
+        self.body.line(f"tl.atomic_add({pointer}, given{', mask=' + exists if exists else ''}, sem='relaxed')")
+
     def store_numbers(self, name: str, text: str) -> None:
         """One number for each row."""
         ref = self._result(name)
@@ -424,9 +446,9 @@ class _Writer:
         number, table = self.operands[f"{prefix}_num"], self.operands[f"{prefix}_at"]
         row = "0" if self.packed else f"(start // {self.blocks[self.row]})"
         self.loops += [
-            f"blocks = tl.load({self._base(f'{prefix}_num', number, ('b', 'h'))} + {_times(row, number.strides[2])})",
-            f"steps = {_times('blocks', ex.Int(pieces))}",
-            f"table = {self._base(f'{prefix}_at', table, ('b', 'h'))} + {_times(row, table.strides[2])}",
+            f"blocks = tl.load({self._base(f'{prefix}_num', number, ('b', 'h'))} + {stepped(row, number.strides[2])})",
+            f"steps = {stepped('blocks', ex.Int(pieces))}",
+            f"table = {self._base(f'{prefix}_at', table, ('b', 'h'))} + {stepped(row, table.strides[2])}",
             *self._first_step(pieces, table),
         ]
         self.body.begin()
@@ -434,14 +456,14 @@ class _Writer:
         piece = "" if pieces == 1 else f" + step % {pieces} * RBLOCK"
         self.body.line(f"ri = following * {min(block, size)}{piece} + tl.arange(0, RBLOCK)")
         self.body.line(
-            f"following = tl.load(table + {_times(ahead, table.strides[3])}, mask=step + 1 < steps, other=0)"
+            f"following = tl.load(table + {stepped(ahead, table.strides[3])}, mask=step + 1 < steps, other=0)"
         )
 
     def _first_step(self, pieces: int, table: Ref) -> list[str]:
         """The loop from the first step of the program's part, of all of them where there is one part, and the block that it begins with."""
         if self.parts == 1:
             return ["following = tl.load(table, mask=steps > 0, other=0)", "for step in range(0, steps):"]
-        at = _times(f"(first // {pieces})", table.strides[3])
+        at = stepped(f"(first // {pieces})", table.strides[3])
         return [
             f"span = tl.cdiv(steps, {self.parts})",
             "first = part * span",
@@ -549,8 +571,8 @@ class _Writer:
             checks=("index out of range",) if self.body.asserts else (),
             meta={
                 **compiled,
-                "bytes": sum(_bytes(r.sizes, r.dtype) for r in self.operands.values())
-                + sum(_bytes(o.layout.sizes, o.layout.dtype) for o in self.outs.values()),
+                "bytes": sum(bytes_of(r.sizes, r.dtype) for r in self.operands.values())
+                + sum(bytes_of(o.layout.sizes, o.layout.dtype) for o in self.outs.values()),
                 "origins": list(self.template.origins),
             },
             code=(function, repr(compiled)),
@@ -569,24 +591,3 @@ class _Writer:
     def _divisible(self) -> list[str]:
         """The results, which are memory of their own, and operands whose buffers start at multiples of 16 bytes, as the facts say."""
         return [name for name in self.parameters if name.startswith("out_") or name in self.facts["aligned"]]
-
-
-def _times(text: str, stride: ex.Expr) -> str:
-    """A position in steps of ``stride``."""
-    return text if stride is ex.ONE else f"{text} * {int(stride)}"
-
-
-def _lane_strides(ref: Ref) -> tuple[int, int]:
-    """What a step of one batch and one head is, 0 for what all of them share."""
-    first, second = (
-        0 if size.is_int and int(size) == 1 else int(stride) for size, stride in zip(ref.sizes[:2], ref.strides[:2])
-    )
-    return first, second
-
-
-def _ints(values: Sequence[ex.Expr]) -> list[int]:
-    return [int(value) for value in values]
-
-
-def _bytes(sizes: Sequence[ex.Expr], dtype: torch.dtype) -> int:
-    return math.prod(_ints(sizes)) * dtype.itemsize
