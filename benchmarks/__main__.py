@@ -8,6 +8,7 @@ memory, bandwidth (device time of memory-bound ops), cudagraphs, max_autotune (e
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -106,7 +107,9 @@ def models(args: argparse.Namespace, runner: Runner) -> None:
             if suite == "ops":
                 request |= {"factor": _factor(args, workloads.GPU_FACTOR)}
             requests.append(request)
-    tables.summary(runner.run(requests, engines=args.engines or ENGINES), args.figure)
+    # Where all compile at once, nobody asks for first calls.
+    cache = "new" if runner.cores else "cold"
+    tables.summary(runner.run(requests, engines=args.engines or ENGINES, cache=cache), args.figure)
 
 
 def memory(args: argparse.Namespace, runner: Runner) -> None:
@@ -212,7 +215,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--train", action="store_true", help="models: forward and backward")
     parser.add_argument("--dtype", default="", choices=["", *workloads.FORMATS], help="default: each model's own")
     parser.add_argument("--tf32", action="store_true", help="allow TF32 in matrix products")
-    parser.add_argument("--scale", default="", choices=["", "tiny", "small", "real"], help="default: by the device")
+    parser.add_argument(
+        "--scale", default="", choices=["", "tiny", "small", "real", "single"], help="default: by the device"
+    )
     parser.add_argument(
         "--factor", type=int, default=0, help="growth of the op-level workloads; default: by the device"
     )
@@ -220,6 +225,10 @@ def _parser() -> argparse.ArgumentParser:
         "--engines", nargs="*", type=_split, action="extend", help="NAME or NAME/MODE, e.g. flambeau/lite"
     )
     parser.add_argument("--cache", nargs="*", choices=CACHES, default=CACHES, help="compile_time")
+    parser.add_argument(
+        "--pin", nargs="*", type=int, metavar="CORE",
+        help="models: each workload on a core of its own (of these, or of all), one thread, the engines in turn; all compile at once before",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=int, default=1, help="processes that compile at once; timing is always alone")
     parser.add_argument("--budget", type=float, default=1.0, help="seconds of timing per workload and engine")
     parser.add_argument("--deadline", type=float, help="start no process after this many seconds")
@@ -242,7 +251,8 @@ def main() -> None:
         show(load(args.table), args.figure)
         return
     deadline = None if args.deadline is None else time.monotonic() + args.deadline
-    runner = Runner(args.jobs, args.json, args.resume, args.timeout, deadline)
+    cores = () if args.pin is None else args.pin or sorted(os.sched_getaffinity(0))
+    runner = Runner(args.jobs, cores, args.json, args.resume, args.timeout, deadline)
     for name in CPU if args.experiment == "all" else [args.experiment]:
         EXPERIMENTS[name](args, runner)
     if objections(runner.records):

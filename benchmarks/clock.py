@@ -40,27 +40,37 @@ def seconds_of(call: Call, device: str) -> float:
     return time.perf_counter() - start
 
 
-def seconds_per_call(call: Call, device: str, budget: float) -> dict[str, float]:
+def seconds_per_call(
+    call: Call, device: str, budget: float, rounds: int = 1, turn: Call | None = None
+) -> dict[str, float]:
     """Seconds of one call in a row of calls: median and best of batches that together last `budget` seconds.
+
+    With several `rounds`, others are timed in between: `turn` returns when it is this one's.
 
     `low` and `high` are the quartiles; `others` and `drift` say how quiet the machine was (`surroundings.py`).
     `host` is what the row costs until the last call returned, the device still working: where it equals the median on a GPU,
     the workload is bound by the way to the kernels.
     """
-    for _ in range(5):
+    for _ in range(5 if rounds == 1 else 1):
         call()
     once = max(min(seconds_of(call, device) for _ in range(2)), 1e-7)
     batch = max(1, int(BATCH_SECONDS / once))
-    samples, host = [], []
-    with watched() as surroundings:
-        deadline = time.perf_counter() + budget
-        while time.perf_counter() < deadline or len(samples) < LEAST_SAMPLES:
-            start = time.perf_counter()
-            for _ in range(batch):
-                call()
-            host.append((time.perf_counter() - start) / batch)
-            wait(device)
-            samples.append((time.perf_counter() - start) / batch)
+    samples, host = list[float](), list[float]()
+    surroundings = {"others": 0.0, "drift": 1.0}
+    for number in range(rounds):
+        if turn is not None and number:
+            turn()
+        with watched() as found:
+            deadline = time.perf_counter() + budget / rounds
+            least = len(samples) + -(-LEAST_SAMPLES // rounds)
+            while time.perf_counter() < deadline or len(samples) < least:
+                start = time.perf_counter()
+                for _ in range(batch):
+                    call()
+                host.append((time.perf_counter() - start) / batch)
+                wait(device)
+                samples.append((time.perf_counter() - start) / batch)
+        surroundings = {key: max(value, surroundings[key]) for key, value in found.items()}
     low, _, high = statistics.quantiles(samples, n=4)
     return {
         "median": statistics.median(samples),

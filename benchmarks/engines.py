@@ -1,6 +1,6 @@
 """The engines that every figure sets side by side: eager, torch.compile and flambeau, each compiler in any of its modes.
 
-In: an engine's name, `NAME` or `NAME/MODE` (`"flambeau/reduce-overhead"`), and a callable. Out: the callable as that engine runs it.
+In: an engine's name, `NAME` or `NAME/MODE` (`"flambeau/reduce-overhead"`; `"flambeau/freezing"` for the option of that name), and a callable. Out: the callable as that engine runs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ REDUCE_OVERHEAD = ("eager", "torch.compile/reduce-overhead", "flambeau/reduce-ov
 def compiled(engine: str, function: Callable[..., Any], **arguments: Any) -> Callable[..., Any]:
     """`function` under an engine; `arguments` go to its compile call."""
     name, _, mode = engine.partition("/")
-    if mode:
+    if mode == "freezing":
+        arguments["options"] = {"freezing": True}
+    elif mode:
         arguments["mode"] = mode
     if name == "eager":
         return function

@@ -59,6 +59,7 @@ class Runner:
 
     Attributes:
         jobs: processes at once.
+        cores: none, or cores of which each workload gets one: all processes compile there side by side, then the engines of a workload take turns on its core.
         path: every record is appended to this file as a line of JSON; None for none.
         resume: take over records without error that the file already has.
         timeout: seconds of one process.
@@ -67,6 +68,7 @@ class Runner:
     """
 
     jobs: int = 1
+    cores: Sequence[int] = ()
     path: Path | None = None
     resume: bool = False
     timeout: float = 600.0
@@ -93,9 +95,11 @@ class Runner:
             cache: one of `CACHES`.
         """
         every = [{**request, "engine": engine, "cache": cache} for request in requests for engine in engines]
+        if self.cores:
+            every = [{**one, "core": self.cores[n // len(engines) % len(self.cores)]} for n, one in enumerate(every)]
         found: dict[int, list[Record]] = {}
         byte_compile()
-        with ThreadPoolExecutor(self.jobs) as pool:
+        with ThreadPoolExecutor(len(every) if self.cores else self.jobs) as pool:
             running = {pool.submit(self._one, request): number for number, request in enumerate(every)}
             try:
                 for future in as_completed(running):
@@ -144,6 +148,8 @@ class Runner:
             "TMPDIR": cache,  # torch.compile keeps its precompiled header in a folder of the machine's, below this one
             "PYTHONDONTWRITEBYTECODE": "",
         }
+        if self.cores:
+            environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         command = [sys.executable, "-m", "benchmarks.measure", json.dumps(request), "--gated"]
         pipe = subprocess.PIPE
         with tempfile.TemporaryFile("w+") as messages:
@@ -154,7 +160,7 @@ class Runner:
             alarm.start()
             count = 0
             try:
-                for record in self._conversation(process):
+                for record in self._conversation(process, request.get("core")):
                     count += 1
                     yield record
                 process.wait()
@@ -167,12 +173,12 @@ class Runner:
                 last = (messages.read().strip().splitlines() or ["no output"])[-1]
                 yield {**request, "error": f"exit status {process.returncode}: {last}"[:300]}
 
-    def _conversation(self, process: subprocess.Popen[str]) -> Iterator[Record]:
+    def _conversation(self, process: subprocess.Popen[str], place: int | None) -> Iterator[Record]:
         assert process.stdin is not None
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("@"):
-                self._gate.enter(process, line[1:].strip())
+                self._gate.enter(process, line[1:].strip(), place)
                 try:
                     process.stdin.write("\n")
                     process.stdin.flush()

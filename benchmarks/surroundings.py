@@ -29,12 +29,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def _busy_seconds() -> float:
-    """Seconds that all cores together have worked since the machine started; 0 where that is not told."""
+    """Seconds that the cores on which this process may run have worked since the machine started; 0 where that is not told."""
+    ticks = 0
+    wanted = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     try:
-        user, nice, system, _, _, irq, soft, steal = map(int, (_PROC / "stat").read_text().split(maxsplit=9)[1:9])
+        for line in (_PROC / "stat").read_text().splitlines():
+            name, *numbers = line.split()
+            if name in wanted:
+                user, nice, system, _, _, irq, soft, steal = map(int, numbers[:8])
+                ticks += user + nice + system + irq + soft + steal
     except (OSError, ValueError):
         return 0.0
-    return (user + nice + system + irq + soft + steal) / _TICKS
+    return ticks / _TICKS
 
 
 def _own_seconds() -> float:

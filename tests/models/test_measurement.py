@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event, Thread
+from unittest import mock
 
 import pytest
 import torch
 from benchmarks import clock, ops, surroundings, tables, workloads
 from benchmarks.gate import Gate
 from benchmarks.runner import load
+from torch import nn
 
 from tests.comparison import NOISE_SHARE, assert_as_exact, gradient_errors, relative_error, rms_error
+from tests.models import zoo
 
 
 def test_noise_of_a_zero_gradient_is_no_error() -> None:
@@ -77,6 +80,48 @@ def test_gate_times_alone_and_after_compilation() -> None:
     assert compiled.wait(5)
     first.join()
     second.join()
+
+
+def test_gate_lets_processes_take_turns_at_a_place() -> None:
+    """In the order in which they asked; another place is another matter, and nobody compiles in between."""
+    gate, turns = Gate(), list[str]()
+    for owner in ("a", "b"):
+        gate.enter(owner, "compile")
+
+    def time(owner: str) -> None:
+        for _ in range(3):
+            gate.enter(owner, "time", 1)
+            turns.append(owner)
+        gate.leave(owner)
+
+    gate.leave("c")
+    threads = [Thread(target=time, args=(owner,)) for owner in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert sorted(turns) == ["a", "a", "a", "b", "b", "b"]
+    gate.enter("d", "time", 1)
+    gate.enter("e", "time", 2)
+    later = Thread(target=gate.enter, args=("f", "compile"))
+    later.start()
+    gate.leave("d")
+    later.join(0.05)
+    assert later.is_alive()
+    gate.leave("e")
+    later.join(5)
+    assert not later.is_alive()
+
+
+def test_one_input_of_the_published_sizes() -> None:
+    """What a core is timed with: of text no more than its first tokens."""
+    ids = torch.zeros(3, 2 * zoo.SINGLE_LENGTH, dtype=torch.int64)
+    with mock.patch.dict(zoo.ZOO, some=lambda scale: zoo._case(nn.Identity(), ids=ids, image=torch.zeros(3, 5, 5))):
+        case = zoo.make("some", "single")
+    assert {name: tuple(value.shape) for name, value in case.inputs.items()} == {
+        "ids": (1, zoo.SINGLE_LENGTH),
+        "image": (1, 5, 5),
+    }
 
 
 def test_table_without_eager_and_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
 """The models that the tests, the demo and the benchmarks share, with random weights and fixed seeds.
 
 In: a name of `ZOO` and a scale: "tiny" for tests, "small" for the demo and the CPU benchmarks, "real" for GPUs (the published
-base sizes at batches a server would use). Out: a `Case`: a module, the keyword arguments of one call, and how to make a scalar
+base sizes at batches a server would use), "single" for one core (those sizes, the first input of the batch, of text its first
+`SINGLE_LENGTH` tokens). Out: a `Case`: a module, the keyword arguments of one call, and how to make a scalar
 loss of what it returns. Nothing is downloaded. Modules are made on torch's default device: inside `with torch.device("cuda")`
 weights and inputs are made there at once.
 """
@@ -13,11 +14,13 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 Scale = str
+#: Tokens of a text at the scale "single".
+SINGLE_LENGTH = 128
 
 #: Whether models are made with the rates of dropout that their configurations have by default, or with none: random numbers are not
 #: those of eager in every engine that the benchmarks compare.
@@ -371,9 +374,19 @@ def make(name: str, scale: Scale = "tiny", seed: int = 0, *, own_dropout: bool =
     torch.manual_seed(seed)
     token = _OWN_DROPOUT.set(own_dropout)
     try:
-        return ZOO[name](scale)
+        return _first(ZOO[name]("real")) if scale == "single" else ZOO[name](scale)
     finally:
         _OWN_DROPOUT.reset(token)
+
+
+def _first(case: Case) -> Case:
+    """With the first input of the batch alone, and of a text its first tokens."""
+
+    def cut(value: Tensor) -> Tensor:
+        is_text = value.dim() == 2 and not value.is_floating_point()
+        return (value[:1, :SINGLE_LENGTH] if is_text else value[:1]).clone()
+
+    return evolve(case, inputs=pytree.tree_map_only(Tensor, cut, case.inputs))
 
 
 def varied(case: Case) -> dict[str, Any]:

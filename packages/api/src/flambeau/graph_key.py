@@ -21,7 +21,7 @@ from attrs import Factory, frozen
 from torch import Tensor, fx
 from torch._ops import HigherOrderOperator
 
-from flambeau_runtime import accelerators
+from flambeau_runtime import accelerators, processor
 
 from .options import Options
 from .stages import Stages
@@ -246,7 +246,7 @@ def _global_state() -> str:
 
 @functools.cache
 def _versions() -> str:
-    """torch, the processor's instruction set and the contents of our own sources."""
+    """torch, the processor's maker and instruction set, and the contents of our own sources."""
     digest = hashlib.sha256()
     for name in _PACKAGES:
         spec = find_spec(name)
@@ -254,7 +254,7 @@ def _versions() -> str:
         for path in sorted(Path(spec.origin).parent.rglob("*")):
             if path.suffix in (".py", ".hpp"):
                 digest.update(path.read_bytes())
-    return repr((torch.__version__, platform.machine(), _cpu_capability(), digest.hexdigest()))
+    return repr((torch.__version__, platform.machine(), processor.maker(), _cpu_capability(), digest.hexdigest()))
 
 
 def _cpu_capability() -> str:

@@ -21,6 +21,7 @@ from flambeau_inductor.passes.runner import Pass, run_passes
 from flambeau_inductor.rewrite.constants import freeze
 from flambeau_inductor.rewrite.engine import RuleSet
 from flambeau_inductor.rewrite.split_products import count_of
+from flambeau_runtime import processor
 
 aten = torch.ops.aten
 TABLES = (TIDYING, OPENING_UP, FOLDING, LIBRARY_CALLS, PRODUCTS, CONVOLUTIONS)
@@ -41,6 +42,8 @@ class Case:
     runs: bool = True
     #: Places of the inputs that are frozen.
     frozen: tuple = ()
+    #: Whether ATen's products of float32 have slow kernels on the processor; where it is None, those of this one.
+    slow: bool | None = None
 
 
 def floats(*shapes, dtype=torch.float32):
@@ -157,8 +160,12 @@ def depthwise_gradients(mask=(True, True, True), dilation=1, groups=6):
     return function
 
 
-def packed_convolution(x, w, b, *behind):
-    return torch.ops.mkldnn._convolution_pointwise(x, w, b, [1, 1], [1, 1], [1, 1], 1, *behind)
+def at_points(x, w, b, stride=1, groups=1):
+    return aten.convolution(x, w, b, [stride, stride], [0, 0], [1, 1], False, [0, 0], groups)
+
+
+def packed_convolution(x, w, b, *behind, padding=1):
+    return torch.ops.mkldnn._convolution_pointwise(x, w, b, [padding, padding], [1, 1], [1, 1], 1, *behind)
 
 
 def linear(b, x, w):
@@ -237,6 +244,7 @@ OF_CPUS = {
         tolerance=1e-5,
         cuda=False,
         frozen=(0, 2),
+        slow=False,
     ),
     "product_with_a_packed_weight": Case(
         lambda b, x, w: x @ w.exp(),
@@ -245,6 +253,29 @@ OF_CPUS = {
         tolerance=1e-5,
         cuda=False,
         frozen=(2,),
+        slow=False,
+    ),
+    "biased_product_by_onednn": Case(
+        lambda b, x, w: torch.addmm(b, x, w),
+        LARGE,
+        (
+            (lambda b, x, w: torch.addmm(b, x[:3], w), LARGE),
+            (lambda b, x, w: torch.addmm(b[:64], x[:128], w[:, :64]), LARGE),
+            (lambda b, x, w: torch.addmm(b, x, w, beta=2), LARGE),
+            (lambda b, x, w: torch.addmm(b.expand(1024, 512), x, w), LARGE),
+            (lambda b, x, w: torch.addmm(b, x, w), [x.double() for x in LARGE]),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        slow=True,
+    ),
+    "product_by_onednn": Case(
+        lambda b, x, w: x @ w.t().contiguous().t(),
+        LARGE,
+        ((lambda b, x, w: x[:127].t().contiguous().t() @ w, LARGE),),
+        tolerance=1e-5,
+        cuda=False,
+        slow=True,
     ),
     "biased_product_of_bfloat16": Case(
         lambda b, x, w: torch.addmm(b, x, w.t().contiguous().t()),
@@ -304,6 +335,22 @@ OF_CPUS = {
         ),
         tolerance=2e-2,
     ),
+    "convolution_of_points_by_onednn": Case(
+        lambda x, w, b: at_points(x, w[:, :, 1:2, 1:2].contiguous(), b),
+        IMAGES,
+        (
+            (lambda x, w, b: at_points(x, w, b), IMAGES),
+            (lambda x, w, b: at_points(x[:1].contiguous(), w[:, :, 1:2, 1:2].contiguous(), b), IMAGES),
+            (lambda x, w, b: at_points(x, w[:, :, 1:2, 1:2].contiguous(), b, stride=2), IMAGES),
+            (lambda x, w, b: at_points(x[:, :2].contiguous(memory_format=torch.channels_last), w[:, :1, 1:2, 1:2].contiguous(), b, groups=2), IMAGES),
+            (lambda x, w, b: at_points(x.contiguous(), w[:, :, 1:2, 1:2].contiguous(), b), IMAGES),
+            (lambda x, w, b: at_points(x[:, :, :5, :5].contiguous(memory_format=torch.channels_last), w[:, :, 1:2, 1:2].contiguous(), b), IMAGES),
+            (lambda x, w, b: at_points(x, w[:, :, 1:2, 1:2].contiguous(), b), [x.bfloat16() for x in IMAGES]),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        slow=True,
+    ),
     "sum_with_a_convolution": Case(
         lambda x, w, b, y: y + packed_convolution(x, w, b, *NONE),
         SUMMED,
@@ -312,6 +359,7 @@ OF_CPUS = {
             (lambda x, w, b, y: torch.add(y, packed_convolution(x, w, b, *NONE), alpha=2), SUMMED),
             (lambda x, w, b, y: y.contiguous() + packed_convolution(x, w, b, *NONE), SUMMED),
             (lambda x, w, b, y: y + packed_convolution(x, w, b, "relu", [], ""), SUMMED),
+            (lambda x, w, b, y: y + packed_convolution(x, w[:, :, 1:2, 1:2].contiguous(), b, *NONE, padding=0), SUMMED),
             (lambda x, w, b, y: y + packed_convolution(x, w, b, *NONE), [x.bfloat16() for x in SUMMED]),
         ),
         tolerance=1e-5,
@@ -397,6 +445,20 @@ CASES = {
         ),
         tolerance=1e-5,
     ),
+    "bias_behind_a_product": Case(
+        lambda b, x, w: torch.addmm(b, x, w).view(32, 32, 512).relu(),
+        LARGE,
+        (
+            (lambda b, x, w: torch.addmm(b, x, w).relu(), LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w), LARGE),
+            (lambda b, x, w: torch.addmm(b, x, w, alpha=2).relu(), LARGE),
+            (lambda b, x, w: torch.addmm(b, x, w).relu(), [x.double() for x in LARGE]),
+            (lambda b, x, w: torch.addmm(b.expand(1024, 512), x, w).relu(), LARGE),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        slow=False,
+    ),
     "product_in_parts": Case(
         lambda x, w: (x @ w).relu(),
         floats((16, 512), (512, 48)),
@@ -451,7 +513,16 @@ def graph(case, function, inputs):
 def applied(name, case, gm):
     """The graph after this rule alone; the graph itself where it does not apply."""
     config = CompileContext().config.with_options(case.options)
-    return run_passes(gm, (Pass(name, RuleSet((RULES[name],)).run),), CompileContext(config))
+    with processor_of(case.slow):
+        return run_passes(gm, (Pass(name, RuleSet((RULES[name],)).run),), CompileContext(config))
+
+
+def processor_of(slow):
+    """A processor on which ATen's products have slow kernels, or one on which they have not; this one for None."""
+    if slow is None:
+        return nullcontext()
+    maker = "AuthenticAMD" if slow else "GenuineIntel"
+    return mock.patch.multiple(processor, maker=lambda: maker, features=lambda: frozenset({"avx2", "avx512f"}))
 
 
 def test_every_rule_has_its_case():
@@ -496,6 +567,7 @@ SWITCHES = {
     "bias_of_a_convolution": {"triton_kernels": False},
     "gradients_of_a_depthwise_convolution": {"gemm": "library"},
     "bias_of_a_product": {"triton_kernels": False},
+    "bias_behind_a_product": {"cpp_kernels": False},
     "product_in_parts": {"triton_kernels": False},
     "relu_of_a_product": {"epilogue_fusion": False},
     "gelu_of_a_product": {"numerics": "faithful"},
@@ -519,6 +591,22 @@ def test_rules_that_a_setting_of_torch_switches_off(state):
     asked = mock.patch.object(torch, "are_deterministic_algorithms_enabled", return_value=state == "deterministic")
     with off, asked:
         assert applied(name, case, gm) is gm
+
+
+def test_a_convolution_at_the_points_of_one_row_major_image():
+    """The weight is the left operand."""
+
+    def function(x, w):
+        return at_points(x, w, None)
+
+    inputs = floats((1, 32, 32, 32), (96, 32, 1, 1))
+    gm = traced(function, *inputs)
+    after = applied("convolution_of_points_by_onednn", CASES["convolution_of_points_by_onednn"], gm)
+    assert aten.mm.default in [node.target for node in after.graph.nodes]
+    after.recompile()
+    got, want = after(*inputs), function(*inputs)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    assert got.stride() == want.stride()
 
 
 @pytest.mark.parametrize("biased", [True, False])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import torch
 
+from flambeau_runtime import processor
+
 from ..config import Config
 from .device import Device, Eager, Kernels, LastShares, Libraries, Reduced
 from .language import CPP, TRITON, Language
@@ -40,6 +42,12 @@ def _channels_last(dtype: torch.dtype) -> bool:
     return dtype is torch.float32 or (dtype is torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))
 
 
+def _slow_products() -> bool:
+    """MKL, which ATen asks, has its kernels for AVX-512 run on processors of Intel alone; oneDNN goes by the instructions that there are."""
+    known = processor.maker() not in ("", "GenuineIntel")
+    return known and "avx512f" in processor.features() and torch.backends.mkl.is_available()
+
+
 #: Measured on one core of a Sapphire Rapids (torch 2.13, float32), weights in either layout: 0.76 to 0.97, 0.61 to 0.87, 0.36 to 0.78, 0.55 to 0.89; in
 #: bfloat16 less.
 _SHARES = LastShares(dense=0.88, grouped=0.75, depthwise=0.6, narrow=0.75)
@@ -71,7 +79,9 @@ CPU = register(
             channels_last=_channels_last,
             last_shares=_SHARES,
             weights_are_reordered=True,
+            bias_is_written_first=True,
             packs_weights=torch.backends.mkldnn.is_available(),
+            slow_products=_slow_products,
         ),
     )
 )

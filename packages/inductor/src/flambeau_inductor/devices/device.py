@@ -110,10 +110,12 @@ class Libraries:
     ``call_bytes``: what memory moves while a call starts, on a fast device of its kind; None where no figure is known. ``channels_last``:
     whether the channels-last convolutions of a dtype are the fast ones, under the flags in force; ``last_shares`` how much faster. ``weights_are_reordered``: a convolution
     copies its weights into a layout of its own at each call. ``bias_is_a_kernel``: the bias of a convolution is a kernel after it.
+    ``bias_is_written_first``: a product with a row bias writes that over its whole result, and adds to it.
     ``bias_slows_products``: float32 products with a row bias have slower kernels than those without. ``takes_activations``: a product with a row
     bias also does an activation. ``leaves_narrow_idle``: products with few results leave most multiprocessors idle.
     ``attention_reads_strides``: attention takes operands in any aligned strides. ``products_want_rows_aligned``: products whose rows are no multiples of 16
     bytes have no fast kernels. ``packs_weights``: products and convolutions have faster calls for weights in a form of their own.
+    ``slow_products``: whether ATen's products of float32 leave a part of the processor idle that oneDNN's use.
     ``multiplies_groups``: whether grouped products of a dtype are one kernel; else they are one product after the other, and the host waits for their sizes.
     ``depthwise_is_slow``: convolutions of a channel a group take much longer than memory. ``convolutions_start_slowly``: a call of one takes
     the host several times as long as one of a product.
@@ -125,12 +127,14 @@ class Libraries:
     last_shares: LastShares = LastShares()
     weights_are_reordered: bool = False
     bias_is_a_kernel: bool = False
+    bias_is_written_first: bool = False
     bias_slows_products: bool = False
     takes_activations: bool = False
     leaves_narrow_idle: bool = False
     attention_reads_strides: bool = False
     products_want_rows_aligned: bool = False
     packs_weights: bool = False
+    slow_products: Callable[[], bool] = _exact
     multiplies_groups: Callable[[torch.device, torch.dtype], bool] = _one_by_one
     depthwise_is_slow: bool = False
     convolutions_start_slowly: bool = False

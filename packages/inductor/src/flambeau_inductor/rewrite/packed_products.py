@@ -1,7 +1,7 @@
-"""Products with frozen weights on a CPU, through the library's calls for weights that it has packed beforehand.
+"""Products on a CPU by the library that has the faster kernels, with weights that it has packed beforehand where they are frozen.
 
 In: a functional graph whose frozen inputs are marked (`constants.py`). Out: the same graph with ``mkl::_mkl_linear`` (float32) or
-``mkldnn::_linear_pointwise`` (bfloat16) where a product reads a weight that follows from them. The packing is a node of the graph that follows from them
+``mkldnn::_linear_pointwise`` (bfloat16, or float32 where MKL's kernels are slow) where a product reads a weight that follows from them. The packing is a node of the graph that follows from them
 too, so that it is computed once. With ``numerics="fast"`` oneDNN's call does the activation behind it; not ReLU, of which it makes 0 where eager has NaN, nor GELU by
 tanh, which differs for infinities. Products in bfloat16 whose weight is not frozen go through oneDNN's call as well: ATen's writes the bias over the whole
 result first.
@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from ..context import CompileContext
+from ..devices import device_of
 from .constants import is_constant
 from .engine import Editor, Match, Rule
 from .fakes import hint_of, is_row_major
@@ -35,10 +36,14 @@ _LARGE, _USUAL, _SMALL = 1 << 19, 1 << 17, 1 << 15
 _FEWEST_COLUMNS, _MIDDLE = 256, 128
 #: Multiplications that oneDNN's call costs to start, in bfloat16; weights that few rows read faster as ATen does.
 _WORK, _FEW_ROWS, _STREAMED = 1 << 16, 32, 1 << 18
+#: Multiplications from which oneDNN's call wins in float32 where MKL's kernels are slow: without a packed weight, with one, and with rows that do not follow each other;
+#: and how many rows it takes.
+WORK_PLAIN, _WORK_PACKED, _WORK_STRIDED, _ROWS = 1 << 21, 1 << 20, 1 << 23, 4
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 
 
-def _packs_float32(context: CompileContext) -> bool:
+def is_exact(context: CompileContext) -> bool:
+    """Whether the libraries' calls for products in float32 round nothing but their results."""
     # Where products may be rounded, the library's own product does that. Not ``get_float32_matmul_precision``: that raises where a program has set
     # precisions one backend at a time.
     exact = torch.backends.mkldnn.matmul.fp32_precision in ("none", "ieee")
@@ -60,7 +65,7 @@ def _sizes(match: Match) -> tuple[int, int, int] | None:
 def _packed_by_mkl(match: Match, context: CompileContext) -> bool:
     sizes = _sizes(match)
     # It is packed for a number of rows.
-    if sizes is None or not isinstance(match.val("left").shape[0], int):
+    if sizes is None or not isinstance(match.val("left").shape[0], int) or _is_slow(match):
         return False
     rows, terms, columns = sizes
     weight = terms * columns
@@ -78,6 +83,22 @@ def _packed_by_onednn(match: Match, context: CompileContext) -> bool:
     return is_constant(match["right"]) or not (rows < _FEW_ROWS and terms * columns >= _STREAMED)
 
 
+def _is_slow(match: Match) -> bool:
+    return device_of(match.val().device).libraries.slow_products()
+
+
+def _faster_by_onednn(match: Match, context: CompileContext) -> bool:
+    sizes = _sizes(match)
+    if sizes is None or not _is_slow(match):
+        return False
+    rows, terms, columns = sizes
+    if not is_row_major(match.val("left")):
+        least = _WORK_STRIDED
+    else:
+        least = _WORK_PACKED if is_constant(match["right"]) else WORK_PLAIN
+    return rows >= _ROWS and rows * terms * columns >= least
+
+
 def _is_laid_out(match: Match) -> bool:
     """Whether the rows of both operands follow each other: the library copies others."""
     left, right = match.val("left"), match.val("right")
@@ -88,7 +109,8 @@ def _weight(match: Match, edit: Editor) -> fx.Node:
     """The right operand as a linear layer has it: outputs by inputs."""
     right: fx.Node = match["right"]
     weight = edit.call(aten.permute.default, right, [1, 0])
-    if is_row_major(weight.meta["val"]):
+    # oneDNN reads weights in any strides; packing them is only for those that are frozen.
+    if is_row_major(weight.meta["val"]) or not is_constant(right):
         return weight
     return edit.call(aten.clone.default, weight, memory_format=torch.contiguous_format)
 
@@ -160,7 +182,15 @@ def _rules() -> Iterator[Rule]:
             pattern=pattern,
             check=_packed_by_mkl,
             replace=_with_mkl,
-            when=_packs_float32,
+            when=is_exact,
+        )
+        yield Rule(
+            name=f"{name}_by_onednn",
+            identity="x @ w + b by oneDNN's kernel where MKL's is slow; float32, another order of one sum",
+            pattern=pattern,
+            check=_faster_by_onednn,
+            replace=_with_onednn,
+            when=is_exact,
         )
     for name, pattern in zip(("biased_product", "product"), _products(torch.bfloat16), strict=True):
         yield Rule(

@@ -1,7 +1,11 @@
-"""Convolutions of one element a window, channels-last, as the products of matrices that they are.
+"""Convolutions of one element a window as the products of matrices that they are.
 
-In: a functional graph, layouts assigned, biases taken out. Out: the same graph with ``mm`` between views in the place of such convolutions. Libraries compute both by the same
-kernels, but a call of a convolution takes the host several times as long as one of a product, which in networks of small images is longer than the device takes.
+In: a functional graph, layouts assigned, biases taken out on a GPU. Out: the same graph with ``mm`` or ``addmm`` between views in the place of such convolutions, channels-last. On a GPU libraries
+compute both by the same kernels, but a call of a convolution takes the host several times as long as one of a product, which in networks of small images is longer than the device takes.
+
+On a CPU with one thread ATen computes such a convolution as a product itself, by MKL. Where MKL's kernels are slow, a product in the graph goes through oneDNN (`packed_products.py`), with a
+packed weight where that is frozen; so does a single image that is row-major, without a bias, as ``w @ x``. Measured on one core of an EPYC (Zen 5, torch 2.13), sizes of a ResNet-50 and a
+MobileNetV2: 0.42 to 0.56 of the time, where oneDNN's call for convolutions takes 0.45 to 1.46; with packed weights 0.40 to 0.54, and 0.45 to 0.63.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ from torch import fx
 from ..context import CompileContext
 from ..devices import device_of
 from .engine import Editor, Match, Rule
-from .patterns import Constant, Like, Operand, call
+from .fakes import is_row_major
+from .packed_products import WORK_PLAIN, is_exact
+from .patterns import Anything, Constant, Like, Operand, call
 
 aten = torch.ops.aten
 
@@ -39,14 +45,37 @@ def _is_product(match: Match, context: CompileContext) -> bool:
     return aligned and wide and same and val.numel() > 0
 
 
+def _is_slow_product(match: Match, context: CompileContext) -> bool:
+    image, weight, val = match.val("image"), match.val("weight"), match.val()
+    sizes = (*image.shape, *weight.shape)
+    if not device_of(val.device).libraries.slow_products() or not all(isinstance(size, int) for size in sizes):
+        return False
+    if tuple(weight.shape[2:]) != (1, 1) or not is_row_major(weight.flatten(1)):
+        return False
+    if val[:, 0].numel() * weight.numel() < WORK_PLAIN:
+        return False
+    return _is_last(image, val) or (len(val) == 1 and match["bias"] is None and all(map(is_row_major, (image, val))))
+
+
+def _is_last(*tensors: torch.Tensor) -> bool:
+    return all(is_row_major(tensor.permute(_ROWS)) for tensor in tensors)
+
+
 def _as_product(match: Match, edit: Editor) -> fx.Node:
     val, weight = match.val(), match.val("weight")
     columns, terms = weight.shape[:2]
+    bias = match.bindings.values.get("bias")
+    matrix = edit.call(aten.view.default, match["weight"], [columns, terms])
+    if not _is_last(match.val("image"), val):
+        points = edit.call(aten.view.default, match["image"], [terms, -1])
+        return edit.call(aten.view.default, edit.call(aten.mm.default, matrix, points), list(val.shape), known=val)
     rows = edit.call(aten.permute.default, match["image"], list(_ROWS))
     left = edit.call(aten.view.default, rows, [-1, terms])
-    matrix = edit.call(aten.view.default, match["weight"], [columns, terms])
     right = edit.call(aten.permute.default, matrix, [1, 0])
-    product = edit.call(aten.mm.default, left, right)
+    if bias is None:
+        product = edit.call(aten.mm.default, left, right)
+    else:
+        product = edit.call(aten.addmm.default, bias, left, right)
     points = edit.call(aten.view.default, product, [val.shape[0], *val.shape[2:], columns])
     return edit.call(aten.permute.default, points, list(_IMAGES), known=val)
 
@@ -73,5 +102,24 @@ RULES = (
         ),
         check=_is_product,
         replace=_as_product,
+    ),
+    Rule(
+        name="convolution_of_points_by_onednn",
+        identity="convolution(x, w, b) = x @ w + b for each point where a window is one element; float32, another order of one sum",
+        pattern=call(
+            aten.convolution.default,
+            Operand("image"),
+            Operand("weight"),
+            Anything("bias"),
+            stride=[1, 1],
+            padding=[0, 0],
+            transposed=False,
+            groups=1,
+            others=True,
+            like=Like(libraries="packs_weights", dtypes=(torch.float32,), ranks=(4,)),
+        ),
+        check=_is_slow_product,
+        replace=_as_product,
+        when=is_exact,
     ),
 )

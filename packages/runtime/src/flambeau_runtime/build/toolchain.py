@@ -14,11 +14,10 @@ import shlex
 import shutil
 import subprocess
 import warnings
-from pathlib import Path
 
 from attrs import frozen
 
-from .. import log
+from .. import log, processor
 from ..config import Config
 from ..errors import CompilerUnavailable
 
@@ -99,15 +98,6 @@ def _version(command: list[str]) -> bytes | str:
     return done.stdout
 
 
-@functools.cache
 def _cpu() -> str:
     """What ``-march=native`` depends on: the machine and the CPU's feature flags."""
-    features = ""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("flags", "Features")):
-                features = " ".join(sorted(line.partition(":")[2].split()))
-                break
-    except OSError:
-        features = platform.processor()
-    return f"{platform.machine()} {features}"
+    return f"{platform.machine()} {' '.join(sorted(processor.features()))}"
