@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attrs import evolve
 
 from flambeau_inductor.autotune.tiles import Problem, candidates, library_seconds, seconds
-from flambeau_inductor.codegen.triton.templates.gemm import shared_bytes
+from flambeau_inductor.codegen.triton.templates.gemm import resident, shared_bytes
 from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.layout import Ref
 
@@ -29,6 +30,26 @@ def test_tiles_fit_the_device_and_come_by_time(sizes, dtype):
     times = [seconds(given, tile, H200) for tile in found]
     assert times == sorted(times)
     assert all(tile.rows < 2 * max(sizes[0], 16) for tile in found)
+
+
+def test_programs_run_beside_each_other_where_fewer_stages_let_them():
+    """And results of 16 bits, which take less room on their way to memory, leave room for one more stage."""
+    found = candidates(problem(4096, 4096, 4096), H200)
+    stages = {
+        tile.num_stages: resident(tile, torch.bfloat16, H200)
+        for tile in found
+        if (tile.rows, tile.columns, tile.num_warps) == (128, 128, 4)
+    }
+    assert stages == {4: 1, 3: 2}
+    deepest = [
+        max(
+            tile.num_stages
+            for tile in candidates(evolve(problem(4096, 4096, 4096), stored=size), H200)
+            if tile.columns == 256 and tile.rows == 128
+        )
+        for size in (4, 2)
+    ]
+    assert deepest == [3, 4]
 
 
 @pytest.mark.parametrize(

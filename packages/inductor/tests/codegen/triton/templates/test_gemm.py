@@ -58,6 +58,7 @@ CASES = {
     "scaled eighths": (lambda x, w, s, t, b: F.gelu(scaled(x, w, s, t, b)), eighths(33, 96), eighths(48, 96), r(1).abs()[0], r(1), r(48, dtype=torch.bfloat16)),
     "eighths with a scale for each row and column": (lambda x, w, s, t: scaled(x, w, s, t), eighths(33, 64), eighths(48, 64), r(33, 1), r(1, 48)),
     "a result of 8 bits": (lambda x, w: ((x @ w) * 3).to(torch.float8_e4m3fn), r(33, 64), r(64, 48)),
+    "whole numbers of 8 bits": (lambda x, w: (x @ w * 3).round().clamp(-128, 127).to(torch.int8), r(33, 64).round(), r(64, 48).round()),
     "wide": (lambda x, w: (x @ w).sigmoid(), r(130, 32), r(32, 300)),
     "half": (lambda x, w, y: (x @ w) * y, *(r(*s, dtype=torch.bfloat16) for s in ((70, 48), (48, 36), (70, 36)))),
 }  # fmt: skip
