@@ -56,6 +56,10 @@ def _head(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return x @ w.t()
 
 
+def _finished(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.relu(x @ w.t() + y)
+
+
 def _rows(function: Callable[..., Any], lengths: tuple[int, ...], dtype: torch.dtype = F32) -> list[Case]:
     """Rows of 256 MiB in all."""
     return [(function, ((((1 << 28) // (n * dtype.itemsize), n), dtype),)) for n in lengths]
@@ -71,6 +75,9 @@ CASES: Mapping[str, list[Case]] = {
     "repeated": [(_busy, (((1 << 26,), BF16),)), (_busy, (((1 << 24,), F32),))],
     "full": [(_busy, (((1 << n,), BF16),)) for n in (20, 21, 22, 23)],
     "product_gain": [(_head, (((4096, 768), BF16), ((n, 768), BF16))) for n in (1001, 5003, 20011, 50257)],
+    "kept_seconds": [
+        (_finished, (((n, 64), BF16), ((256, 64), BF16), ((n, 256), BF16))) for n in (12544, 50176, 200704)
+    ],
 }
 
 

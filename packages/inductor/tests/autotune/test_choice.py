@@ -52,6 +52,20 @@ def test_float32_only_where_its_products_may_round(value, count, precision):
     assert gemms([operand.float() for operand in ODD], gemm="generated") == count
 
 
+@pytest.mark.parametrize(
+    ("function", "terms", "count"),
+    [
+        (lambda x, w, y: F.relu(x @ w.t() + y), 64, 1),
+        (lambda x, w, y: F.relu(x @ w.t() + y), 2048, 0),
+        (lambda x, w, y: x @ w.t(), 64, 0),
+        (lambda x, w, y: (lambda z: (z, F.relu(z + y)))(x @ w.t()), 64, 0),
+    ],
+    ids=["few terms", "many terms", "nothing follows", "the result is needed as well"],
+)
+def test_results_that_are_most_of_a_product_are_finished_where_they_are_computed(function, terms, count):
+    assert gemms((meta(50176, terms), meta(256, terms), meta(50176, 256)), function) == count
+
+
 def test_small_products_are_not_worth_compiling():
     assert gemms((meta(64, 64), meta(63, 64))) == 0
 

@@ -21,7 +21,7 @@ from ..codegen.triton.templates.gemv import FEWEST_ROWS
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.graph import Graph
-from ..ir.kernel import Computed, Gemm, GemmTile, KernelBody, Window
+from ..ir.kernel import Computed, Gemm, GemmTile, KernelBody, Store, Window
 from ..ir.layout import Ref
 from ..ops.dtypes import EIGHTHS
 from ..schedule import Schedule
@@ -93,7 +93,7 @@ class ChooseGemm:
         asks = product.is_library and not product.is_open and (self._looks_up or self.may_measure(product.left.device))
         if self.config.gemm == "generated" or asks:
             return True
-        return _is_far_faster(product) or _waits_for_weights(product)
+        return _is_far_faster(product) or _waits_for_weights(product) or _is_mostly_results(product)
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
         """The tile of a candidate that is considered, None for the library."""
@@ -166,6 +166,8 @@ def _certain(candidate: Candidate) -> GemmTile | None:
     product = candidate.product
     if _is_far_faster(product):
         return _tiles(product, certain=True)[0]
+    if candidate.epilogue is not None and _is_mostly_results(product) and not _stores_result(candidate):
+        return _tiles(product, candidate.body)[0]
     rows = product.sizes[1]
     if not _waits_for_weights(product) or (rows > _ALONE and candidate.epilogue is None):
         return None
@@ -181,6 +183,32 @@ def _waits_for_weights(product: Product) -> bool:
     large = n * k * product.right.dtype.itemsize >= _LARGE_WEIGHT and min(n, k) >= _LEAST_SIDE
     along = int(product.right.strides[1]) == 1
     return batch == 1 and m <= rows and large and along and problem_of(product).is_aligned
+
+
+def _is_mostly_results(product: Product) -> bool:
+    """Whether terms are so few, and results so many, that memory decides how long the product takes: then it is certain what is saved where results
+    are finished in registers, and neither stored nor read again."""
+    if (
+        not product.is_library
+        or product.is_open
+        or not isinstance(product.left, Ref)
+        or not isinstance(product.right, Ref)
+    ):
+        return False
+    problem, device = problem_of(product), device_facts(product.left.device)
+    tuning, (batch, m, n, _) = device.tuning, problem.sizes
+    saved = 2 * batch * m * n * problem.dtype.itemsize / device.bandwidth
+    if saved < tuning.kept_seconds or _is_exact(product) or not problem.is_aligned:
+        return False
+    library = tiles.library_seconds(problem, device)
+    own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product)), default=library + saved)
+    return library + saved > tuning.product_gain * own
+
+
+def _stores_result(candidate: Candidate) -> bool:
+    """Whether something but the epilogue reads the product's result."""
+    stores = (statement for statement in candidate.body.statements if isinstance(statement, Store))
+    return any(store.buffer == candidate.product.out.name for store in stores)
 
 
 def _is_far_faster(product: Product) -> bool:
