@@ -14,6 +14,8 @@ from torch import Tensor, nn
 import flambeau
 from flambeau.compile import compile_recorded
 from flambeau.records import Recorder
+from flambeau_inductor.lowering import accumulate, joins
+from flambeau_inductor.rewrite import batch_products, row_blocks
 from flambeau_inductor.schedule import fuse
 from flambeau_runtime.artifact import Alloc, Call, Free, Program
 
@@ -75,6 +77,21 @@ LOSSES: dict[str, Loss] = {
     "shifted": shifted,
     "capped": capped,
     "autocast": under_autocast,
+}
+
+
+#: Gradients of these are multiples of one number, and rows are known one by one. None is a loss of above: the store has its program.
+BY_ROWS: dict[str, Loss] = {
+    "sum with bias": lambda x, w, b, t: F.cross_entropy(F.linear(x, w, b), t, reduction="sum") / 2,
+    "smooth with class weights": lambda x, w, b, t: weighted(x, w, b, t) / 2,
+    "rows": lambda x, w, b, t: in_rows(x, w, b, t) / 2,
+    "capped": lambda x, w, b, t: F.cross_entropy(30 * torch.tanh(F.linear(x, w, b) / 30), t) / 4,
+    "mean of some": lambda x, w, b, t: (
+        (F.cross_entropy(F.linear(x.view(2, -1, WIDTH), w).view(-1, CLASSES), t, reduction="none") * (t > 50)).sum()
+        / (t > 50).sum()
+    ),
+    "head that is turned": lambda x, w, b, t: F.cross_entropy(x @ w.view(WIDTH, CLASSES), t) * 3 + x.square().mean(),
+    "head without a gradient": lambda x, w, b, t: F.cross_entropy(F.linear(x, w.detach()), t),
 }
 
 
@@ -177,6 +194,66 @@ def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.autograd.grad(loss, (x, w)), torch.autograd.grad(function(x, w, b, t), (x, w)), strict=True
     ):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture
+def by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows count as many."""
+    monkeypatch.setattr(row_blocks, "ROWS", (10,))
+    monkeypatch.setattr(row_blocks, "PART", 1)
+    monkeypatch.setattr(accumulate, "LEAST", 1)
+    monkeypatch.setattr(joins, "_LEAST_IN_PLACE", 1)
+    # Small products are joined.
+    monkeypatch.setattr(batch_products, "FEWEST", 100)
+
+
+def gradients(function: Loss, given: tuple[Tensor, ...], factor: float) -> list[Tensor]:
+    loss = function(*given)
+    found = torch.autograd.grad(loss * factor, given[:3], allow_unused=True)
+    return [loss.detach(), *(grad for grad in found if grad is not None)]
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+@pytest.mark.usefixtures("by_rows")
+def test_blocks_of_rows(name: str) -> None:
+    """The forward has the gradients but for a factor, in products of each of three blocks."""
+    function, given = BY_ROWS[name], values(torch.float32)
+    wanted = gradients(function, given, 2.5)
+    got = gradients(flambeau.compile(function, fullgraph=True), given, 2.5)
+    for ours, eager in zip(got, wanted, strict=True):
+        assert ours.dtype is eager.dtype and ours.stride() == eager.stride()
+        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-6)
+    _, found = programs(function, *given)
+    products = {kind: sum(isinstance(i, Call) and "mm" in i.op for i in p.instructions) for kind, p in found.items()}
+    assert products == {"forward": 6 if name == "head without a gradient" else 9, "backward": 0}
+
+
+@pytest.mark.usefixtures("by_rows")
+def test_memory_of_blocks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of scores, over which its gradient is written, and one sum that later blocks add to where it lies."""
+    monkeypatch.setattr(row_blocks, "ROWS", (128,))
+    monkeypatch.setattr(row_blocks, "PART", 4)
+    w = nn.Parameter(torch.randn(CLASSES, WIDTH))
+    x, t = torch.randn(512, WIDTH, requires_grad=True), torch.randint(0, CLASSES, (512,))
+    _, found = programs(lambda *given: LOSSES["mean"](*given) / 2, x, w, w, t)
+    block, sums = 128 * CLASSES, CLASSES * WIDTH + 512 * WIDTH
+    assert block + sums <= peak(found["forward"]) < block + sums + block // 20
+    assert peak(found["backward"]) <= sums
+
+
+#: Gradients of these are no multiples, or too small without what they are multiplied by.
+BY_CLASSES: dict[str, tuple[torch.dtype, Loss]] = {
+    "float16": (torch.float16, lambda x, w, b, t: F.cross_entropy(F.linear(x, w), t) / 3),
+    "a loss that is squared": (torch.float32, lambda x, w, b, t: F.cross_entropy(F.linear(x, w), t).square() / 3),
+}
+
+
+@pytest.mark.parametrize("name", BY_CLASSES)
+@pytest.mark.usefixtures("by_rows")
+def test_blocks_of_classes_in_place_of_rows(name: str) -> None:
+    dtype, function = BY_CLASSES[name]
+    _, found = programs(function, *values(dtype))
+    assert sum(isinstance(i, Call) and i.op in PRODUCTS for i in found["forward"].instructions) == 8
 
 
 def test_infinite_scores_and_rows_without_targets() -> None:

@@ -143,7 +143,7 @@ STAGES = (
         "lowering", _below(_INDUCTOR, "lowering/views.py", "lowering/pointwise.py", "lowering/reductions.py", "lowering/indexing.py",
                            "lowering/scatters.py", "lowering/normalise.py", "lowering/joins.py", "lowering/values.py", "lowering/copies.py",
                            "lowering/run.py", "lowering/in_place.py", "lowering/pooling.py", "lowering/windows.py",
-                           "lowering/planes.py", "lowering/depthwise.py"), 30,
+                           "lowering/planes.py", "lowering/depthwise.py", "lowering/accumulate.py"), 30,
         (f"{_I}/lowering", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(

@@ -108,6 +108,33 @@ def test_gpu_results_overwrite_what_they_are_computed_from_only():
     assert any(buffer.in_place for buffer in plan.buffers.values())
 
 
+@pytest.mark.parametrize(
+    ("function", "in_place"),
+    [
+        (lambda p: p.softmax(1), True),
+        (lambda p: (p.softmax(1), p.sum(1)), True),
+        # The kernel reads it in two stores of one walk.
+        (lambda p: (p.softmax(1), (p - p.amax(1, True)) * 2), False),
+        # Not the element that is overwritten.
+        (lambda p: p.softmax(1).flip(1), False),
+        # Nothing that the store needs says that a row was read.
+        (lambda p: (p.exp(), (p - p.amax(1, True)).exp().sum(1)), False),
+    ],
+)
+def test_gpu_results_overwrite_rows_that_were_reduced(function, in_place):
+    """Once every thread has read its part of the row, which it has when the store needs a result of that walk."""
+    with FakeTensorMode():
+        inputs = tuple(torch.empty(64, 20000, device="cuda") for _ in range(2))
+
+    def of_product(x, w):
+        found = function(x @ w.t() @ x)
+        return [part @ w.t() if part.dim() == 2 else part for part in (found if isinstance(found, tuple) else (found,))]
+
+    graph = lower_graph(make_fx(of_product, tracing_mode="fake")(*inputs), inputs)
+    plan = share_memory(graph, schedule(graph))
+    assert any(buffer.in_place for buffer in plan.buffers.values()) == in_place
+
+
 def test_inputs_do_not_raise_the_peak_that_waiting_memory_is_measured_by():
     """Parameters are there anyway, used early or late."""
 

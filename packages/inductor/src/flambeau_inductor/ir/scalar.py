@@ -279,57 +279,68 @@ def loads(*roots: Scalar) -> tuple[Scalar, ...]:
     return tuple([node for node in walk(*roots) if node.kind == "load"])
 
 
-def transform(
-    root: Scalar, replace: Callable[[Scalar], Scalar | None], index: Callable[[Expr], Expr] | None = None
-) -> Scalar:
-    """``root`` rebuilt bottom-up: ``index`` maps every index expression, then ``replace`` may answer with another node.
+class Transform:
+    """Rebuilds scalars bottom-up: ``index`` maps every index expression, then ``replace`` may answer with another node.
 
-    ``replace`` sees each node after its operands were rebuilt. Indirect symbols are rebuilt too.
+    ``replace`` sees each node after its operands were rebuilt. Indirect symbols are rebuilt too. What several scalars have in common is rebuilt once.
     """
-    memo: dict[Scalar, Scalar] = {}
-    memo_expr: dict[Expr, Expr] = {}
 
-    def visit_expr(e: Expr) -> Expr:
-        found = memo_expr.get(e)
+    def __init__(
+        self, replace: Callable[[Scalar], Scalar | None] | None, index: Callable[[Expr], Expr] | None = None
+    ) -> None:
+        self._replace, self._index = replace, index
+        self._memo: dict[Scalar, Scalar] = {}
+        self._indices: dict[Expr, Expr] = {}
+
+    def expression(self, e: Expr) -> Expr:
+        """An index expression, mapped."""
+        found = self._indices.get(e)
         if found is None:
             renamed: dict[Expr, Expr | int] = {}
             for symbol in ex.free_symbols(e):
                 if symbol.definition is not None:
-                    renamed[symbol] = _rebuild_indirect(symbol, visit, visit_expr)
-            found = ex.substitute(e, renamed)
+                    renamed[symbol] = self._indirect(symbol)
+            found = ex.substitute(e, renamed) if renamed else e
             # The caller's map applies to direct symbols only: the indirect ones were rebuilt through their definition.
-            found = memo_expr[e] = index(found) if index is not None else found
+            found = self._indices[e] = self._index(found) if self._index is not None else found
         return found
 
-    def visit(node: Scalar) -> Scalar:
-        found = memo.get(node)
+    def scalar(self, node: Scalar) -> Scalar:
+        """A scalar, rebuilt."""
+        found = self._memo.get(node)
         if found is not None:
             return found
+        kind = node.kind
         if node.children:
-            children = tuple(map(visit, node.children))
+            children = tuple(map(self.scalar, node.children))
             if children == node.children:
-                rebuilt = node
+                found = node
             else:
-                rebuilt = masked(*children) if node.kind == "masked" else op(node.op, *children, dtype=node.dtype)
-        elif node.kind == "load":
-            rebuilt = load(node.buffer, visit_expr(node.index), node.dtype)
-        elif node.kind == "index":
-            rebuilt = index_value(visit_expr(node.index), node.dtype)
+                found = masked(*children) if kind == "masked" else op(node.op, *children, dtype=node.dtype)
+        elif kind == "load":
+            found = load(node.args[0], self.expression(node.args[1]), node.dtype)
+        elif kind == "index":
+            found = index_value(self.expression(node.args[0]), node.dtype)
         else:
-            rebuilt = node
-        answer = replace(rebuilt)
-        memo[node] = rebuilt if answer is None else answer
-        return memo[node]
+            found = node
+        if self._replace is not None:
+            found = self._replace(found) or found
+        self._memo[node] = found
+        return found
 
-    return visit(root)
+    def _indirect(self, symbol: Expr) -> Expr:
+        definition = self.scalar(symbol.definition)
+        bound = self.expression(symbol.bound) if symbol.bound is not None else None
+        if definition is symbol.definition and bound is symbol.bound:
+            return symbol
+        return Symbol(f"at{definition.key & 0xFFFFFFFF:08x}", symbol.lo, symbol.hi, bound=bound, definition=definition)
 
 
-def _rebuild_indirect(symbol: Expr, visit: Callable[[Scalar], Scalar], visit_expr: Callable[[Expr], Expr]) -> Expr:
-    definition = visit(symbol.definition)
-    bound = visit_expr(symbol.bound) if symbol.bound is not None else None
-    if definition is symbol.definition and bound is symbol.bound:
-        return symbol
-    return Symbol(f"at{definition.key & 0xFFFFFFFF:08x}", symbol.lo, symbol.hi, bound=bound, definition=definition)
+def transform(
+    root: Scalar, replace: Callable[[Scalar], Scalar | None], index: Callable[[Expr], Expr] | None = None
+) -> Scalar:
+    """``root`` rebuilt by a ``Transform``."""
+    return Transform(replace, index).scalar(root)
 
 
 def rebuild(node: Scalar, args: tuple[Any, ...]) -> Scalar:
@@ -339,9 +350,14 @@ def rebuild(node: Scalar, args: tuple[Any, ...]) -> Scalar:
     return op(*args, dtype=node.dtype)
 
 
+def substitution(mapping: Mapping[Expr, Expr | int]) -> Transform:
+    """Replaces loop symbols in every index."""
+    return Transform(None, lambda e: ex.substitute(e, mapping))
+
+
 def substitute(root: Scalar, mapping: Mapping[Expr, Expr | int]) -> Scalar:
     """``root`` with loop symbols replaced in every index."""
-    return transform(root, lambda node: None, lambda e: ex.substitute(e, mapping))
+    return substitution(mapping).scalar(root)
 
 
 def op_count(root: Scalar) -> int:

@@ -33,6 +33,7 @@ from ..log import KERNEL_DECLINED, LOWERED, logger
 from ..ops.aten import Trait, Treatment, aten_op
 from ..ops.dtypes import EIGHTHS, LOOP_TYPES
 from . import RULES_LOADED, symbolic
+from .accumulate import add_in_place
 from .assumptions import Assumptions
 from .bodies import Bodies, Body, Form
 from .builder import Builder
@@ -126,6 +127,7 @@ class _Lowering:
         operations = _live(self.builder.operations, outputs, self.builder)
         if self.checks.keep(operations):
             operations = _live(self.builder.operations, outputs, self.builder)
+        operations = add_in_place(self.builder, operations, outputs)
         stacks = {n.name: _stack_text(n) for n in nodes if n.op == "call_function"}
         return Graph(
             tuple(self.inputs),

@@ -15,10 +15,10 @@ from attrs import evolve
 from .. import expr as ex
 from ..devices import device_of
 from ..ir.graph import Graph
-from ..ir.kernel import KernelBody, Store
+from ..ir.kernel import KernelBody, Reduce, Store
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
 from ..ir.loops import Extern, Nested
-from ..ir.scalar import loads
+from ..ir.scalar import Scalar, loads, walk
 from ..ops.aten import aten_op
 from ..schedule import LaunchStep, Schedule, Step
 from ..schedule.nest import values
@@ -53,11 +53,7 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
     buffers = dict(schedule.buffers)
     steps: list[Step] = []
     for position, step in enumerate(schedule.steps):
-        if (
-            isinstance(step, KernelBody)
-            and not step.serial
-            and (device_of(step.device).kernels.in_order or _is_pointwise(step))
-        ):
+        if isinstance(step, KernelBody) and not step.serial:
             for name, storage in _takeovers(step, position, last, pinned, buffers).items():
                 # Later in-place writers of the result (a scatter into a copy, say) live where it lives.
                 for other in [key for key, buffer in buffers.items() if buffer.storage == name]:
@@ -87,7 +83,7 @@ def _takeovers(
     for node in loads(*(v for s in body.statements for v in values(s))):
         reads.setdefault(buffers[node.buffer].storage, set()).add(node.index)
     found: dict[str, str] = {}
-    in_order = device_of(body.device).kernels.in_order
+    in_order, pointwise = device_of(body.device).kernels.in_order, _is_pointwise(body)
     for store in body.statements:
         if not isinstance(store, Store) or buffers[store.buffer].in_place:
             continue
@@ -101,10 +97,44 @@ def _takeovers(
                 continue
             if not in_order and not _depends(store, storage, buffers):
                 continue
+            if not in_order and not pointwise and not _is_read_before(body, store, storage, buffers):
+                continue
             if same_memory(buffers[storage], buffers[store.buffer]):
                 found[store.buffer] = storage
                 break
     return found
+
+
+def _is_read_before(body: KernelBody, store: Store, storage: str, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether everything else that reads ``storage`` is an earlier walk over the row, which all threads have ended before the store.
+
+    They have where the store needs a result of the walk. A reduction that needs none of another is in the first walk, with any other such.
+    """
+    reduces = {s.name: s for s in body.statements if isinstance(s, Reduce)}
+    needs = {s.name: _reduced(s.value) for s in reduces.values()}
+    before = _reduced(store.value)
+    pending = list(before)
+    while pending:
+        more = needs.get(pending.pop(), set()) - before
+        before |= more
+        pending += more
+    if store.level != "inner" or store.mode != "set" or not before <= reduces.keys():
+        return False
+    place = next(n for n, s in enumerate(body.statements) if s is store)
+    for number, s in enumerate(body.statements):
+        if s is store or not _reads(s.value, storage, buffers):
+            continue
+        if not isinstance(s, Reduce) or number > place or not (s.name in before or not needs[s.name]):
+            return False
+    return any(not needs[name] for name in before)
+
+
+def _reduced(value: Scalar) -> set[str]:
+    return {node.args[0] for node in walk(value) if node.kind == "reduced"}
+
+
+def _reads(value: Scalar, storage: str, buffers: Mapping[str, Buffer]) -> bool:
+    return any(buffers[node.buffer].storage == storage for node in loads(value))
 
 
 def _moves_nothing(body: KernelBody, buffers: Mapping[str, Buffer]) -> bool:
@@ -122,7 +152,7 @@ def _moves_nothing(body: KernelBody, buffers: Mapping[str, Buffer]) -> bool:
 
 def _depends(store: Store, storage: str, buffers: Mapping[str, Buffer]) -> bool:
     """Whether the stored value is computed from what it overwrites: out of order only that puts the read before the write."""
-    return any(buffers[node.buffer].storage == storage for node in loads(store.value))
+    return _reads(store.value, storage, buffers)
 
 
 def hand_overs(schedule: Schedule, kept: set[str], outer: Set[str] = frozenset()) -> dict[str, str]:

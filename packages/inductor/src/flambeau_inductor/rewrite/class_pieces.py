@@ -7,7 +7,7 @@ Raises ``NotInPieces`` for anything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from torch import fx
 from torch._ops import OpOverload
 
+from ..devices import device_of
 from .joins import call
 
 aten = torch.ops.aten
@@ -158,8 +159,12 @@ class Pieces:
         if not isinstance(self.piece, Block):
             raise NotInPieces(str(node))
         target: Any = node.args[2]
-        chosen = self.piece.chosen(self.make, self.make.call(aten.unsqueeze.default, target, -1))
+        chosen = self.piece.chosen(self.make, self._column(target))
         return self.make.call(aten.where.ScalarOther, chosen, self.sums[node], 0)
+
+    def _column(self, node: fx.Node) -> fx.Node:
+        """What has one number a row, as a matrix of one column."""
+        return self.make.call(aten.unsqueeze.default, node, -1)
 
     def _through_softmax(self, node: fx.Node) -> fx.Node:
         grad, logarithms, _, dtype = node.args
@@ -260,3 +265,32 @@ def _same_for_all(value: Any) -> Any:
         return value
     val = value.meta["val"]
     return value if val.dim() == 0 or val.shape[-1] == 1 else None
+
+
+def added(
+    make: Maker, before: Sequence[fx.Node], left: fx.Node, right: fx.Node, wide: torch.dtype, *, at_once: bool = False
+) -> fx.Node:
+    """``left @ right`` in the type that sums are kept in, added to what came before: by the product itself if it has to be ``at_once``."""
+    val = left.meta["val"]
+    if left.meta["val"].dtype is not wide and not device_of(val.device).is_host and "dtype" in aten.mm.overloads():
+        if before and at_once:
+            return make.call(aten.addmm.dtype, *before, left, right, wide)
+        product = make.call(aten.mm.dtype, left, right, wide)
+        return make.call(aten.add.Tensor, *before, product) if before else product
+    left, right = make.as_type(left, wide), make.as_type(right, wide)
+    target: Any = aten.addmm.default if before else aten.mm.default
+    return make.call(target, *before, left, right)
+
+
+def chosen_value(make: Maker, block: Block, classes: fx.Node, values: fx.Node) -> fx.Node:
+    """Of each row the value of the class that it names, where that is in the block; else -inf."""
+    own = make.call(aten.where.ScalarOther, block.chosen(make, classes), values, -torch.inf)
+    return make.call(aten.amax.default, own, [-1], True)
+
+
+def checked(make: Maker, count: int, classes: fx.Node, value: fx.Node) -> fx.Node:
+    """``value``, after a look at a row of ``count`` zeros at ``classes``: a class that does not exist is an error as in eager."""
+    val = value.meta["val"]
+    zero = make.call(aten.full.default, [1], 0, dtype=val.dtype, device=val.device)
+    whole = make.call(aten.expand.default, zero, [*val.shape[:-1], count])
+    return make.call(aten.add.Tensor, value, make.call(aten.gather.default, whole, -1, classes))

@@ -282,8 +282,7 @@ def _with_epilogue(
         return results.get(node.index) if node.kind == "load" and node.buffer == product.out.name else None
 
     statements: list[Statement] = [_kept(product, axes)] if stays else []
-    for statement in epilogue.statements:
-        moved = rename(statement, points)
+    for moved in rename(epilogue.statements, points):
         assert isinstance(moved, Store)
         moved = evolve(moved, value=transform(moved.value, replace))
         if any(node.buffer == product.out.name for node in loads(*values(moved))):

@@ -48,9 +48,7 @@ def split_axes(nest: Nest) -> Nest:
         mapping: dict[Expr, Expr | int] = {axis.symbol: high.symbol * n + low.symbol}
         outer = tuple(part for a in nest.outer for part in ((high, low) if a is axis else (a,)))
         inner = tuple(part for a in nest.inner for part in ((high, low) if a is axis else (a,)))
-        nest = tidy(
-            evolve(nest, outer=outer, inner=inner, statements=tuple(rename(s, mapping) for s in nest.statements))
-        )
+        nest = tidy(evolve(nest, outer=outer, inner=inner, statements=rename(nest.statements, mapping)))
     return nest
 
 
@@ -155,7 +153,7 @@ def _merged(nest: Nest, level: str, n: int) -> Nest:
     both = Axis(Symbol(f"{high.symbol.name}_{low.symbol.name}", bound=size), size)
     # Where high * size(low) + low occurs it becomes the merged axis: substituting low by it and high by zero does that.
     mapping: dict[Expr, Expr | int] = {high.symbol: 0, low.symbol: both.symbol}
-    statements = tuple(rename(s, mapping) for s in nest.statements)
+    statements = rename(nest.statements, mapping)
     kept = (*axes[:n], both, *axes[n + 2 :])
     if level == "outer":
         return evolve(nest, statements=statements, outer=kept)

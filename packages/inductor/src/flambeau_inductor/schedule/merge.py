@@ -130,15 +130,15 @@ def _aligned(first: Nest, second: Nest) -> Iterator[Aligned]:
             yield moved, second.statements, second.outer, second.inner
     else:
         for mapping in candidates(second.outer, first.outer, swapped):
-            yield first.statements, tuple(rename(s, mapping) for s in second.statements), first.outer, ()
+            yield first.statements, rename(second.statements, mapping), first.outer, ()
 
 
 def _into(flat: Nest, deep: Nest, pairs: list[tuple[Expr, Expr]]) -> Iterator[tuple[Statement, ...]]:
     """The statements of a pointwise nest at the outer or the inner level of a nest with inner axes."""
     for mapping in candidates(flat.outer, deep.outer, pairs):
-        yield tuple(rename(s, mapping, "outer") for s in flat.statements)
+        yield rename(flat.statements, mapping, "outer")
     for mapping in candidates(flat.outer, deep.axes, pairs):
-        yield tuple(rename(s, mapping, "inner") for s in flat.statements)
+        yield rename(flat.statements, mapping, "inner")
 
 
 def _both_inner(first: Nest, second: Nest, swapped: list[tuple[Expr, Expr]]) -> Iterator[Aligned]:
@@ -151,7 +151,7 @@ def _both_inner(first: Nest, second: Nest, swapped: list[tuple[Expr, Expr]]) -> 
             continue
         for outer in candidates(second.outer, first.outer, outer_pairs):
             mapping = {**outer, **inner}
-            yield first.statements, tuple(rename(s, mapping) for s in second.statements), first.outer, first.inner
+            yield first.statements, rename(second.statements, mapping), first.outer, first.inner
 
 
 def _without(index: Expr, axes: tuple[Axis, ...]) -> Expr:

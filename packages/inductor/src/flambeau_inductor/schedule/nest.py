@@ -6,7 +6,7 @@ called ``x0, x1, …`` and inner ones ``r0, r1, …``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from attrs import evolve, frozen
@@ -15,7 +15,7 @@ from .. import expr as ex
 from ..expr import Expr, Symbol
 from ..ir.kernel import Reduce, ScanStep, Statement, Store
 from ..ir.loops import Axis, Loop, Pointwise, Reduction, Scan, Scatter
-from ..ir.scalar import Scalar, index_value, loads, op, reduced, substitute
+from ..ir.scalar import Scalar, Transform, loads, op, reduced, substitution
 
 
 @frozen
@@ -66,18 +66,22 @@ def stores(nest: Nest) -> dict[str, Store]:
     return {s.buffer: s for s in nest.statements if isinstance(s, Store)}
 
 
-def rename(statement: Statement, mapping: Mapping[Expr, Expr | int], level: str | None = None) -> Statement:
-    """The statement over other axes; ``level`` moves a store."""
-    value = substitute(statement.value, mapping)
+def rename(
+    statements: Iterable[Statement], mapping: Mapping[Expr, Expr | int], level: str | None = None
+) -> tuple[Statement, ...]:
+    """The statements over other axes; ``level`` moves stores."""
+    changed = substitution(mapping)
+    return tuple(_renamed(statement, changed, level) for statement in statements)
+
+
+def _renamed(statement: Statement, changed: Transform, level: str | None) -> Statement:
+    value = changed.scalar(statement.value)
     if not isinstance(statement, Store):
-        return evolve(statement, value=value)
-    index = store_index(statement.index, mapping)
-    return evolve(statement, value=value, index=index, level=level or statement.level)
-
-
-def store_index(index: Expr, mapping: Mapping[Expr, Expr | int]) -> Expr:
-    """``index`` with axes replaced, inside indirect positions too."""
-    return ex.as_expr(substitute(index_value(index), mapping).args[0])
+        return statement if value is statement.value else evolve(statement, value=value)
+    index, level = changed.expression(statement.index), level or statement.level
+    if value is statement.value and index is statement.index and level == statement.level:
+        return statement
+    return evolve(statement, value=value, index=index, level=level)
 
 
 def _converted(value: Scalar, dtype: torch.dtype) -> Scalar:
@@ -129,7 +133,7 @@ def tidy(nest: Nest, keep_inner: bool = False) -> Nest:
         inner = (Axis(Symbol("r0", bound=ex.ONE), ex.ONE),)
     if all(old is new for old, new in mapping.items()) and len(inner) == len(nest.inner):
         return nest
-    return evolve(nest, outer=outer, inner=inner, statements=tuple(rename(s, mapping) for s in nest.statements))
+    return evolve(nest, outer=outer, inner=inner, statements=rename(nest.statements, mapping))
 
 
 def _standard(axes: tuple[Axis, ...], prefix: str, mapping: dict[Expr, Expr | int], keep: bool) -> tuple[Axis, ...]:

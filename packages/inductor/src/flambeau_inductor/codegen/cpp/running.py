@@ -16,7 +16,8 @@ from ...schedule.nest import values
 def without_doubles(body: KernelBody) -> tuple[KernelBody, frozenset[str]]:
     """The body, and the names of its scans that are to be computed in double precision."""
     names = frozenset(s.name for s in body.statements if isinstance(s, ScanStep) and _is_of_floats(s.value))
-    names -= _used_as_doubles(body)
+    if names:
+        names -= _used_as_doubles(body)
     if not names:
         return body, names
 
