@@ -198,8 +198,9 @@ class _Writer:
             self.head.append(f"{self.row} = rows[:, None]")
             pairs = (("b", "abatch"), ("h", "ahead"))
             self.head += [f"{axis} = {lane}" for axis, lane in pairs if axes[axis].symbol not in moving]
-        #: Pointers of a head, the loops of a head, and what follows after all of them.
+        #: Pointers of a head, where its loops begin, the loops of a head, and what follows after all of them.
         self.pointers: list[str] = []
+        self.openings: list[str] = []
         self.loops: list[str] = []
         self.tail: list[str] = []
 
@@ -431,7 +432,7 @@ class _Writer:
         """Enter a loop."""
         self.walk = walk
         if walk.side:
-            self._begin_blocks(f"full_{walk.side}" if walk.full else walk.side)
+            self._begin_blocks(walk)
         else:
             self.loops += [f"for place in range({walk.first}, {walk.last}, RBLOCK):"]
             self.body.begin()
@@ -439,38 +440,40 @@ class _Writer:
         self.body.line(f"places = {'ri' if walk.inside else f'tl.minimum(ri, {self.sizes[self.place] - 1})'}")
         self.body.line(f"{self.place} = places[None, :]")
 
-    def _begin_blocks(self, prefix: str) -> None:
-        """The walk over the blocks that a table names. The next block's number is read a step ahead."""
+    def _begin_blocks(self, walk: Walk) -> None:
+        """The walk over the blocks that a table names. The next block's number is read a step ahead, the first one's before the loops."""
+        prefix = f"full_{walk.side}" if walk.full else walk.side
         block, size = self.blocks[self.place], self.sizes[self.place]
         pieces = -(-min(block, size) // self.shape.step)
         number, table = self.operands[f"{prefix}_num"], self.operands[f"{prefix}_at"]
         row = "0" if self.packed else f"(start // {self.blocks[self.row]})"
-        self.loops += [
-            f"blocks = tl.load({self._base(f'{prefix}_num', number, ('b', 'h'))} + {stepped(row, number.strides[2])})",
-            f"steps = {stepped('blocks', ex.Int(pieces))}",
-            f"table = {self._base(f'{prefix}_at', table, ('b', 'h'))} + {stepped(row, table.strides[2])}",
-            *self._first_step(pieces, table),
+        steps, at, following = (f"{prefix}_{name}" for name in ("steps", "table", "following"))
+        blocks = f"tl.load({self._base(f'{prefix}_num', number, ('b', 'h'))} + {stepped(row, number.strides[2])})"
+        self.openings += [
+            f"{steps} = {blocks}{'' if pieces == 1 else f' * {pieces}'}",
+            f"{at} = {self._base(f'{prefix}_at', table, ('b', 'h'))} + {stepped(row, table.strides[2])}",
         ]
+        if self.parts == 1:
+            # Whether or not there is a block: where there is none, nothing is read of the one that the table happens to begin with.
+            self.openings.append(f"{following} = tl.load({at})")
+            self.loops.append(f"for step in range(0, {steps}):")
+        else:
+            first = f"{prefix}_first"
+            place = stepped(f"({first} // {pieces})", table.strides[3])
+            self.openings += [
+                f"span = tl.cdiv({steps}, {self.parts})",
+                f"{first} = part * span",
+                f"{steps} = tl.minimum({first} + span, {steps})",
+                f"{following} = tl.load({at} + {place}, mask={first} < {steps}, other=0)",
+            ]
+            self.loops.append(f"for step in range({first}, {steps}):")
         self.body.begin()
         ahead = "(step + 1)" if pieces == 1 else f"((step + 1) // {pieces})"
         piece = "" if pieces == 1 else f" + step % {pieces} * RBLOCK"
-        self.body.line(f"ri = following * {min(block, size)}{piece} + tl.arange(0, RBLOCK)")
+        self.body.line(f"ri = {following} * {min(block, size)}{piece} + tl.arange(0, RBLOCK)")
         self.body.line(
-            f"following = tl.load(table + {stepped(ahead, table.strides[3])}, mask=step + 1 < steps, other=0)"
+            f"{following} = tl.load({at} + {stepped(ahead, table.strides[3])}, mask=step + 1 < {steps}, other=0)"
         )
-
-    def _first_step(self, pieces: int, table: Ref) -> list[str]:
-        """The loop from the first step of the program's part, of all of them where there is one part, and the block that it begins with."""
-        if self.parts == 1:
-            return ["following = tl.load(table, mask=steps > 0, other=0)", "for step in range(0, steps):"]
-        at = stepped(f"(first // {pieces})", table.strides[3])
-        return [
-            f"span = tl.cdiv(steps, {self.parts})",
-            "first = part * span",
-            "steps = tl.minimum(first + span, steps)",
-            f"following = tl.load(table + {at}, mask=first < steps, other=0)",
-            "for step in range(first, steps):",
-        ]
 
     def end(self) -> None:
         """Leave it."""
@@ -537,7 +540,7 @@ class _Writer:
 
     def kernel(self) -> GeneratedKernel:
         """All of it."""
-        lines = [*self.head, *self.body.once, *self._members([*self.pointers, *self.loops]), *self.tail]
+        lines = [*self.head, *self.body.once, *self._members([*self.pointers, *self.openings, *self.loops]), *self.tail]
         buffers = [
             *(ref.buffer for ref in self.operands.values()),
             *self.body.pointers,
