@@ -376,6 +376,9 @@ class _Lowering:
     def _should_store(self, node: fx.Node, result: TensorValue) -> bool:
         if result.ref is not None:
             return False
+        if node.meta.get("stored"):
+            # A rewrite's table, which every element of a result looks into.
+            return True
         users = sum(not _reads_sizes(user, node) for user in node.users)
         config = self.context.config
         if users <= 1:

@@ -236,6 +236,8 @@ class _Merge:
             results = self._value(tuple(add.args[3] for add in adds))
             if results not in self.rows or self._left_out():
                 raise _DifferError
+            # Each token looks for its rows: what they are made of is wider.
+            results.meta["stored"] = True
             total = self._sum(results)
             if not same_layout(total.meta["val"], adds[-1].meta["val"]) or not self._is_worth_it():
                 raise _DifferError
@@ -424,7 +426,11 @@ class _Merge:
             return found
         if (by_name, shape[: len(by_name)]) not in ((["token"], (tokens,)), (["token", "rank"], (tokens, ranks))):
             raise _DifferError
-        return self._keep(self.call(aten._unsafe_index.Tensor, source, list(indices)))
+        found = self.call(aten._unsafe_index.Tensor, source, list(indices))
+        if found.meta["val"].numel() == tokens * ranks:
+            # A number for each row, which every element of the row asks for.
+            found.meta["stored"] = True
+        return self._keep(found)
 
     def _same_rows(self, node: fx.Node, source: Any) -> fx.Node:
         """A view that leaves rows as they are."""
@@ -508,6 +514,7 @@ class _Merge:
         if val.dim() > 1 or dims != 2:
             raise _DifferError
         table = self.call(aten.stack.default, list(each.nodes))
+        table.meta["stored"] = True
         found = self.call(aten._unsafe_index.Tensor, table, [self.names["number"]])
         return self._keep(found if val.dim() == 1 else self.call(aten.unsqueeze.default, found, 1))
 

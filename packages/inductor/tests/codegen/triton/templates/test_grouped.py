@@ -106,3 +106,18 @@ def test_compiles_for_gpus(arch, aligned):
     requests = kernel_requests(artifact, arch)
     (cubin,) = compile_kernels([r if aligned else r.without_promises() for r in requests])
     assert "gemm" in cubin.name and cubin.shared <= H200.shared
+
+
+def test_terms_are_read_ahead_whatever_follows():
+    """An epilogue that looks up each row's bias, too."""
+
+    def function(x, w, offsets, table, number):
+        return GROUPED(x, [w], offsets, False) + torch.ops.aten._unsafe_index.Tensor(table, [number])
+
+    x, w, offsets = torch.empty(512, 512).bfloat16(), torch.empty(4, 512, 512).bfloat16(), torch.empty(4).int()
+    inputs = [x, w, offsets, torch.empty(4, 512), torch.empty(512).long()]
+    artifact = compile_graph(traced_on_cuda(function, *inputs), inputs, {"gemm": "generated"})
+    (cubin,) = compile_kernels(kernel_requests(artifact, 90))
+    block = artifact.kernels[0].meta["constexprs"]["YBLOCK"] * artifact.kernels[0].meta["constexprs"]["KBLOCK"]
+    # Blocks of both operands in at least two stages: of the right one as many bytes as of the left one at least.
+    assert cubin.shared >= 2 * 2 * 2 * block

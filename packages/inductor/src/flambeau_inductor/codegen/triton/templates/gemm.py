@@ -160,7 +160,7 @@ class _Writer:
         lines.append(WAIT)
         lines += [line for side in sides for line in self._open(side)]
         # Where windows begin would be asked again for each block of terms if both loops were one, and of boxes the instructions would wait for each other.
-        flat = "" if isinstance(self.left, WindowSide) else ", flatten=True"
+        flat = "" if isinstance(self.left, WindowSide) or self.points.looks_up else ", flatten=True"
         tiles = str(self.tiles) if self.extent is None else f"row_tiles * {self.column_tiles}"
         lines.append(f"for tile in tl.range(pid, {tiles}, {self.running}{flat}):")
         inner = [*self._order(), *(self.left.opening() if isinstance(self.left, WindowSide) else [])]

@@ -79,7 +79,8 @@ class _Writer:
         lines = [f"pid = {PROGRAM}", f"count = {rows}" if self.rows.is_int else f"count = ({rows}).to(tl.int32)", WAIT]
         opened = [side for side in self.sides if side is self.left or not self.is_apart]
         lines += [*self._groups(), *(line for side in opened for line in self._open(side))]
-        lines.append(f"for tile in tl.range(pid, row_tiles * {self.column_tiles}, tl.num_programs(0), flatten=True):")
+        flat = "" if self.points.looks_up else ", flatten=True"
+        lines.append(f"for tile in tl.range(pid, row_tiles * {self.column_tiles}, tl.num_programs(0){flat}):")
         sums = ["sums", "others"][: len(self.rights)]
         inner = [
             *self._order(),

@@ -13,7 +13,7 @@ import torch
 from .... import kernel_ir as kir
 from ....expr import walk as parts_of
 from ....ir.kernel import SECOND_SUM, SUM, KernelBody, Store
-from ....ir.scalar import expressions, walk
+from ....ir.scalar import expressions, indirect_scalars, walk
 from ....kernel_ir import Kernel, Variable, position
 from ...tiling import Space, Tile
 from ..errors import UnsupportedKernel
@@ -85,6 +85,11 @@ class Points:
         self.function = Function(parameters, tuple(printer.lines(self.kernel.body)))
         #: The support functions that it calls, and whether it may report an index that is out of range.
         self.helpers, self.asserts = printer.helpers, printer.asserts
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether it reads at positions that it reads before: Triton 3.9 has no loop over terms read ahead that is one loop with such."""
+        return any(indirect_scalars(node) for statement in self.body.statements for node in walk(statement.value))
 
     @property
     def arguments(self) -> tuple[str, ...]:
