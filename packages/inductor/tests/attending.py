@@ -5,6 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
+from nesting import lowered
+from tracing import traced
+
+from flambeau_inductor import rewrite_joint
+from flambeau_inductor.ir.loops import Template
+
+aten = torch.ops.aten
 
 TRITON = {"cpu_backend": "triton"}
 
@@ -85,3 +92,62 @@ def padded(q, k, v):
     """Rows that keep nothing of a mask of numbers weigh all keys alike."""
     scores = (q @ k.mT).float().masked_fill(distances(q, k) > -5, torch.finfo(torch.float32).min)
     return torch.softmax(scores, -1).to(q.dtype) @ v
+
+
+def joint(function, *inputs):
+    """Forward and backward in one graph, whose nodes say which half they belong to; the last input is the gradient of the first result."""
+
+    def both(*values):
+        leaves, tangent = [value.detach().requires_grad_() for value in values[:-1]], values[-1]
+        with torch.enable_grad():
+            results = function(*leaves)
+            first, *others = results if isinstance(results, tuple) else (results,)
+            grads = torch.autograd.grad(first, leaves, tangent)
+            return first.detach(), *(other.detach() for other in others), *grads
+
+    gm = traced(both, *inputs)
+    for node in gm.graph.find_nodes(op="call_function", target=aten.detach.default):
+        node.replace_all_uses_with(node.args[0])
+    gm.graph.eliminate_dead_code()
+    return marked(gm)
+
+
+def marked(gm):
+    """What comes after the first that reads the gradient is of the backward."""
+    tangent = gm.graph.find_nodes(op="placeholder")[-1]
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node >= min(tangent.users):
+            node.meta["backward"] = True
+    return gm
+
+
+def rewritten(gm, **options):
+    """``gm`` after what is done to joint graphs."""
+    (output,) = gm.graph.find_nodes(op="output")
+    for result, now in rewrite_joint(gm.graph, output.all_input_nodes, {**TRITON, **options}).items():
+        output.replace_input_with(result, now)
+    for node in gm.graph.find_nodes(op="get_attr"):
+        gm.add_module(str(node.target), node.meta["body"])
+    gm.recompile()
+    return gm
+
+
+def gradients(function, inputs, tangent, dtype=None):
+    """Result and gradients, computed in ``dtype``."""
+    leaves = [x.to(dtype or x.dtype).requires_grad_() for x in inputs]
+    out = function(*leaves)
+    return [out.detach(), *torch.autograd.grad(out, leaves, tangent.to(out.dtype))]
+
+
+def kinds(gm):
+    graph = lowered(gm, rewritten=True, **TRITON)
+    return [operation.kind for operation in graph.operations if isinstance(operation, Template)]
+
+
+def as_near_as_eager(got, eager, exact):
+    """Results and gradients lie as eager's, and are about as far from float64's."""
+    for ours, low, high in zip(got, eager, exact, strict=True):
+        assert ours.dtype is low.dtype and ours.stride() == low.stride()
+        scale, error, least = (x.abs().max().item() for x in (high, ours.double() - high, low.double() - high))
+        allowed = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-5}[low.dtype]
+        assert error <= max(2 * least, allowed * scale)

@@ -260,7 +260,7 @@ def _compile_both(
             inputs,
             decompositions=inductor.decompositions(),
             config=stages.autograd,
-            rewrite=partial(inductor.rewrite_joint, options=stages.inductor),
+            **_rewrites(stages),
             plain=None if plain is gm else plain,
         )
     mark_static(gm, prepared)
@@ -449,11 +449,9 @@ def _assemble(
         forward = runtime.FrozenProgram(forward, loaded["folding"], compiled.watched, compiled.kept, release=release)
     in_order = bool(compiled.forward.meta.get("writes_last"))
     # With what `_compile_both` gives `prepare`.
-    rewrite = partial(inductor.rewrite_joint, options=stages.inductor)
+    rewrites = _rewrites(stages)
     # What eager saves in calls of a body is not known of what the body's forward saves.
-    again = (
-        None if plain is not gm else partial(_retraced, gm, config=stages.autograd, decomposed=True, rewrite=rewrite)
-    )
+    again = None if plain is not gm else partial(_retraced, gm, config=stages.autograd, decomposed=True, **rewrites)
     return _join(
         plain,
         compiled.signature,
@@ -464,6 +462,12 @@ def _assemble(
         _laid(plain, decomposed=True),
         in_order=in_order,
     )
+
+
+def _rewrites(stages: Stages) -> dict[str, Any]:
+    """What edits joint graphs, and those of bodies."""
+    rewrite = partial(inductor.rewrite_joint, options=stages.inductor)
+    return {"rewrite": rewrite, "rewrite_body": partial(rewrite, nested=True)}
 
 
 def _retraced(gm: fx.GraphModule, *, decomposed: bool = False, **settings: Any) -> autograd.Trace:

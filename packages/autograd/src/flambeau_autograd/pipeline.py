@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils import _pytree as pytree
 
@@ -26,6 +26,7 @@ from .joint.build import build_joint
 from .joint.control import error_without_us, is_torchs_own
 from .joint.layouts import gradient_layouts, may_follow, may_hand_on
 from .joint.record import Joint
+from .joint.rewriting import Rewrite, rewrite_joint
 from .partition.min_cut import min_cut
 from .partition.split import Halves, split
 from .passes.definitions import decide_sizes, definitions, must_be_known
@@ -41,7 +42,6 @@ from .wrappers.workspaces import with_workspaces
 
 Partitioner = Callable[[Joint, Config], set[Node]]
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
-Rewrite = Callable[[Graph, list[Node]], Mapping[Node, Node]]
 
 __all__ = ["Flattened", "assemble", "compile_joint", "flatten", "layouts", "prepare", "retrace"]
 
@@ -54,13 +54,14 @@ def prepare(
     decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
     config: Config | None = None,
     rewrite: Rewrite | None = None,
+    rewrite_body: Rewrite | None = None,
     plain: GraphModule | None = None,
 ) -> Prepared:
     """Trace `gm` on `inputs` (fakes, symbolic numbers, numbers) into forward and backward ATen graphs.
 
     `rewrite(graph, kept)` may edit the graph of forward and backward before it is cut in two; it answers with what stands
     for those of the nodes `kept` (results, written values, gradients) that it replaced, and for all others that are gone. A nested graph that
-    it adds is a `get_attr` node that carries it as `meta["body"]`. `plain`: the same graph with the bodies of `invoke_subgraph`
+    it adds is a `get_attr` node that carries it as `meta["body"]`. `rewrite_body` does the same of the bodies of `invoke_subgraph`. `plain`: the same graph with the bodies of `invoke_subgraph`
     in the place of their calls, which is what a second derivative is taken of.
     Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
     for what fails in eager too: the caller then runs the graph in eager, which raises its own error. Anything else that
@@ -69,7 +70,7 @@ def prepare(
     config = config or Config.from_environment()
     start = time.perf_counter()
     try:
-        joint = build_joint(gm, inputs, merged(decompositions), config)
+        joint = build_joint(gm, inputs, merged(decompositions), config, rewrite_body=rewrite_body)
     except AutogradError:
         raise
     except Exception as error:
@@ -142,7 +143,7 @@ def _tidy(joint: Joint, config: Config) -> None:
 def _cut(joint: Joint, partitioner: Partitioner, config: Config, rewrite: Rewrite | None) -> Halves:
     """From the trace, tidied, to the two graphs."""
     if rewrite is not None and joint.grads:
-        _rewritten(joint, rewrite)
+        rewrite_joint(joint, rewrite)
     if joint.grads:
         log.logger.debug(log.JOINT_GRAPH, artifact="aot_joint_graph", graph=log.Text(lambda: _joint_text(joint)))
     saved = partitioner(joint, config) if joint.grads else set()
@@ -158,12 +159,13 @@ def retrace(
     decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
     config: Config | None = None,
     rewrite: Rewrite | None = None,
+    rewrite_body: Rewrite | None = None,
 ) -> Trace:
     """As `prepare` with the same arguments; what is asked for is how the values that eager would save follow from those that are saved."""
     packed: list[Node | None] = []
     config = config or Config.from_environment()
     with _ours("tracing again"):
-        joint = build_joint(gm, inputs, merged(decompositions), config, packed)
+        joint = build_joint(gm, inputs, merged(decompositions), config, packed, rewrite_body)
         first, defined = definitions(joint)
         read = frozenset(first[node] for node in read_by_gradients(joint))
         fixed = frozenset(first[operand] for node in first for operand in must_be_known(node))
@@ -298,19 +300,6 @@ def _ours(stage: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise InternalError(f"{stage} failed: {type(error).__name__}: {error}") from error
-
-
-def _rewritten(joint: Joint, rewrite: Rewrite) -> None:
-    kept = [n for n in (*joint.results, *joint.grads, *(value for _, value in joint.writes)) if isinstance(n, Node)]
-    replaced = rewrite(joint.graph, list(dict.fromkeys(n for n in kept if n.op == "call_function")))
-    for node in joint.graph.find_nodes(op="get_attr"):
-        if "body" in node.meta:
-            joint.constants.setdefault(str(node.target), node.meta["body"])
-    joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
-    joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
-    joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
-    joint.told = {replaced.get(n, n) for n in joint.told}
-    joint.stands_for = {now: node for node, now in replaced.items()}
 
 
 def _joint_text(joint: Joint) -> str:

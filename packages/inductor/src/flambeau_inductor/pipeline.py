@@ -56,6 +56,7 @@ from .program.memory import share_memory
 from .rewrite.blocked_losses import block_losses
 from .rewrite.channels_last import make_channels_last
 from .rewrite.constants import freeze
+from .rewrite.masked_attention import fuse_masked
 from .rewrite.open_softmax import open_softmaxes
 from .rewrite.trained_attention import fuse_attention
 from .schedule import Schedule, schedule
@@ -71,17 +72,20 @@ def rewrite_joint(
     results: Sequence[fx.Node],
     options: Mapping[str, Any] | Config | None = None,
     *,
+    nested: bool = False,
     context: CompileContext | None = None,
 ) -> dict[fx.Node, fx.Node]:
     """Rewrites that have to see forward and backward at once: to be called on the joint graph before it is cut in two.
 
     ``results`` are the nodes whose layout the caller will see. Edits ``graph`` in place and returns what stands for results that
-    were replaced, and for other nodes that are gone. Nodes of nested graphs that it makes carry these as ``meta["body"]``.
+    were replaced, and for other nodes that are gone. ``nested``: of the body of an operator, of which attention alone is rewritten. Nodes of nested graphs that it makes carry these as ``meta["body"]``.
     """
     context = context or CompileContext(_config(options))
     with context.stage("joint"):
-        opened = block_losses(graph, results, context) | fuse_attention(graph, results, context)
-        opened |= open_softmaxes(graph, context)
+        fused = fuse_attention(graph, results, context) | fuse_masked(graph, results, context)
+        if nested:
+            return fused
+        opened = fused | block_losses(graph, results, context) | open_softmaxes(graph, context)
         moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
     return {**{node: moved.get(now, now) for node, now in opened.items()}, **moved}
 

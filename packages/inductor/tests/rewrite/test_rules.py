@@ -112,6 +112,18 @@ def written_attention(q, k, v):
     return torch.softmax(q @ k.mT * 0.3, -1) @ v
 
 
+def masked_attention(dropped=0.0):
+    """Of the library, under a mask that follows from positions, and what is added to it."""
+
+    def function(q, k, v, *bias):
+        n = torch.arange(q.shape[2], device=q.device)
+        mask = sum(bias, torch.where(n <= n.unsqueeze(-1), 0.0, -torch.inf).to(q.dtype)).expand(1, 2, -1, -1)
+        return aten._scaled_dot_product_efficient_attention(q, k, v, mask, False, dropped)[0]
+
+    return function
+
+
+LIBRARY_HEADS = [x.half() for x in floats((1, 2, 32, 16), (1, 2, 32, 16), (1, 2, 32, 16))]
 HEADS = [x.half() for x in floats((2, 32, 16), (2, 32, 16), (2, 32, 16))]
 
 LSTM = partial(Cell, aten._thnn_fused_lstm_cell.default, (1, 1, 4))
@@ -424,6 +436,17 @@ CASES = {
         ),
         runs=False,
     ),
+    "masked_attention": Case(
+        masked_attention(),
+        LIBRARY_HEADS,
+        (
+            (masked_attention(), [*LIBRARY_HEADS, torch.randn(32, 32).half()]),
+            (masked_attention(0.1), LIBRARY_HEADS),
+            (lambda q, k, v: aten._scaled_dot_product_efficient_attention(q, k, v, None, False, 0.0, True)[0], LIBRARY_HEADS),
+            (masked_attention(), [x[:, :, :8] for x in LIBRARY_HEADS]),
+        ),
+        runs=False,
+    ),
     "bias_of_a_convolution": Case(
         lambda x, w, b: F.conv2d(x, w, b).relu(),
         floats((2, 4, 6, 6), (8, 4, 3, 3), (8,)),
@@ -558,6 +581,7 @@ def test_weights_that_are_not_frozen_stay_as_they_are(name):
 
 
 SWITCHES = {
+    "masked_attention": {"triton_kernels": False},
     "attention_written_out": {"triton_kernels": False},
     "gelu_of_a_linear": {"epilogue_fusion": False},
     "swish_of_a_linear": {"numerics": "faithful"},

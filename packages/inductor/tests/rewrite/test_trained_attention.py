@@ -6,17 +6,30 @@ import math
 
 import pytest
 import torch
-from tracing import traced, traced_on_cuda
+from tracing import traced_on_cuda
 
 pytest.importorskip("triton")
 
-from attending import TRITON, additive, distances, empty_rows, grouped, operands, sliding
+from attending import (
+    TRITON,
+    additive,
+    as_near_as_eager,
+    distances,
+    empty_rows,
+    gradients,
+    grouped,
+    joint,
+    kinds,
+    marked,
+    operands,
+    rewritten,
+    sliding,
+)
 from nesting import lowered
 
-from flambeau_inductor import CompileContext, compile_graph, rewrite_joint
+from flambeau_inductor import CompileContext, compile_graph
 from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.evaluate import run_graph
-from flambeau_inductor.ir.loops import Template
 from flambeau_inductor.rewrite.trained_attention import fuse_attention
 from flambeau_runtime import load
 from flambeau_runtime.artifact import Launch
@@ -24,49 +37,6 @@ from flambeau_runtime.triton_kernels import CompileRequest, compile_kernels
 
 aten = torch.ops.aten
 KINDS = ["attention", "attention_query_gradient", "attention_key_gradients"]
-
-
-def joint(function, *inputs):
-    """Forward and backward in one graph, whose nodes say which half they belong to; the last input is the gradient of the first result."""
-
-    def both(*values):
-        leaves, tangent = [value.detach().requires_grad_() for value in values[:-1]], values[-1]
-        with torch.enable_grad():
-            results = function(*leaves)
-            first, *others = results if isinstance(results, tuple) else (results,)
-            grads = torch.autograd.grad(first, leaves, tangent)
-            return first.detach(), *(other.detach() for other in others), *grads
-
-    gm = traced(both, *inputs)
-    for node in gm.graph.find_nodes(op="call_function", target=aten.detach.default):
-        node.replace_all_uses_with(node.args[0])
-    gm.graph.eliminate_dead_code()
-    return marked(gm)
-
-
-def marked(gm):
-    """What comes after the first that reads the gradient is of the backward."""
-    tangent = gm.graph.find_nodes(op="placeholder")[-1]
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and node >= min(tangent.users):
-            node.meta["backward"] = True
-    return gm
-
-
-def rewritten(gm, **options):
-    """``gm`` after what is done to joint graphs."""
-    (output,) = gm.graph.find_nodes(op="output")
-    for result, now in rewrite_joint(gm.graph, output.all_input_nodes, {**TRITON, **options}).items():
-        output.replace_input_with(result, now)
-    for node in gm.graph.find_nodes(op="get_attr"):
-        gm.add_module(str(node.target), node.meta["body"])
-    gm.recompile()
-    return gm
-
-
-def kinds(gm):
-    graph = lowered(gm, rewritten=True, **TRITON)
-    return [operation.kind for operation in graph.operations if isinstance(operation, Template)]
 
 
 def slopes(q, k, v):
@@ -93,13 +63,6 @@ CASES = {
 }
 
 
-def gradients(function, inputs, tangent, dtype=None):
-    """Result and gradients, computed in ``dtype``."""
-    leaves = [x.to(dtype or x.dtype).requires_grad_() for x in inputs]
-    out = function(*leaves)
-    return [out.detach(), *torch.autograd.grad(out, leaves, tangent.to(out.dtype))]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_results_and_gradients(name):
     """As near to float64 as eager is, with eager's strides, and no tensor of all pairs anywhere."""
@@ -116,13 +79,8 @@ def test_results_and_gradients(name):
     assert all(math.prod(map(int, buffer.layout.sizes)) < pairs for buffer in graph.buffers.values())
     eager = gradients(function, inputs, tangent)
     exact = gradients(function, inputs, tangent, torch.float64)
-    allowed = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-5}[inputs[0].dtype]
     for got in (load(artifact, executor="python")(*given), run_graph(graph, given)):
-        for ours, low, high in zip(got, eager, exact, strict=True):
-            assert ours.dtype is low.dtype and ours.stride() == low.stride()
-            scale = high.abs().max().item()
-            error, least = (ours.double() - high).abs().max().item(), (low.double() - high).abs().max().item()
-            assert error <= max(2 * least, allowed * scale)
+        as_near_as_eager(got, eager, exact)
 
 
 def biased(q, k, v):

@@ -30,6 +30,7 @@ from .packed import held_values, packed_values, without_saved_hooks
 from .reach import Reach
 from .record import Joint, detach_values
 from .replay import Replay
+from .rewriting import Rewrite
 from .sums import Sums
 from .tangents import dense_like, dense_order
 
@@ -61,6 +62,7 @@ def trace_forward(
     inputs: list[Any],
     config: Config,
     packed: list[Node | None] | None = None,
+    rewrite_body: Rewrite | None = None,
 ) -> Forward:
     """Run the graph under `recorder`, outside of torch functions and of hooks on saved tensors."""
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
@@ -69,7 +71,7 @@ def trace_forward(
     traced = trace_inputs(recorder, inputs, names)
     recorder.differentiates = any(t.is_tensor and t.leaf.requires_grad for t in traced)
     with recorder.fake_mode, recorder:
-        replay = Replay(recorder, config)
+        replay = Replay(recorder, config, rewrite_body)
         with nullcontext() if packed is None else packed_values(recorder, packed):
             outputs = replay.run(gm, [t.seen for t in traced])
     recorder.origins.enter(UNKNOWN)
@@ -85,11 +87,12 @@ def build_joint(
     table: dict[OpOverload, Callable[..., Any]],
     config: Config,
     packed: list[Node | None] | None = None,
+    rewrite_body: Rewrite | None = None,
 ) -> Joint:
     """Trace once. `packed` gets what eager's nodes save (see `packed_values`). Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
     recorder, functions = recorder_of(gm, find_fake_mode(inputs), table)
     with functions, without_saved_hooks(), dispatch_kept():
-        forward = trace_forward(recorder, gm, inputs, config, packed)
+        forward = trace_forward(recorder, gm, inputs, config, packed, rewrite_body)
         analysis, traced = forward.analysis, forward.inputs
         joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
         joint.policies = {n.meta["checkpoint"]: n.meta["policy"] for n in gm.graph.nodes if "policy" in n.meta}

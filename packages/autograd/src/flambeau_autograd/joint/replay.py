@@ -24,6 +24,7 @@ from ..functional.values import Cell
 from .checks import record_checks
 from .lists import saved_by_list_op
 from .nested.table import OPERATORS
+from .rewriting import Rewrite
 from .settings import settings_kept
 
 _PRODUCTS: Final = (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
@@ -50,8 +51,10 @@ _ITEM: Final[frozenset[Any]] = frozenset((operator.getitem, torch.Tensor.__getit
 class Replay:
     """Replays graphs into `recorder`; nested graphs (checkpoint bodies) are inlined."""
 
-    def __init__(self, recorder: Recorder, config: Config) -> None:
+    def __init__(self, recorder: Recorder, config: Config, rewrite_body: Rewrite | None = None) -> None:
         self.recorder = recorder
+        #: What bodies with gradients are given to before they are cut.
+        self.rewrite_body = rewrite_body
         #: How bodies of operators are cut into halves.
         self.config = config
         #: Of the nodes of list ops in autograd's graph.
@@ -185,7 +188,7 @@ class Replay:
 
     def on(self, recorder: Recorder) -> Replay:
         """Another, for the body of an operator, which has a graph of its own."""
-        return Replay(recorder, self.config)
+        return Replay(recorder, self.config, self.rewrite_body)
 
 
 def _is_symbolic(args: Any) -> bool:

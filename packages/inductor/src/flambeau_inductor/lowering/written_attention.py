@@ -33,11 +33,12 @@ from .values import TensorValue
 
 
 class Attend(HigherOrderOperator):
-    """``(q, k, v, heads, before, after, dim, reads) -> (out, total, peak)``: ``softmax(before(q @ k, *reads), dim)``, laid out by ``after``, times ``v``; and of
+    """``(q, k, v, heads, before, after, dim, reads, empty_is_zero) -> (out, total, peak)``: ``softmax(before(q @ k, *reads), dim)``, laid out by ``after``, times ``v``; and of
     each row (batch, head, m) in float32 what gradients need of its sum, where that is asked for (``ir/templates.py``).
 
     ``q`` is (batch times heads, m, width), ``k`` (…, width, n), ``v`` (…, n, width of values), as ``bmm`` takes them. ``before`` is a graph of the products and
-    ``reads``, ``after`` one of the softmax's result, of views and conversions. No program has it: it stands between a rewrite and lowering.
+    ``reads``, ``after`` one of the softmax's result, of views and conversions. The products are in the type that ``before`` takes. Of rows of which nothing takes part
+    the result is NaN, or 0 if ``empty_is_zero``; it may have four dimensions. No program has it: it stands between a rewrite and lowering.
     """
 
     def __init__(self) -> None:
@@ -109,10 +110,10 @@ class Problem:
 
 def attend(
     g: Builder, vals: Sequence[Any], q: TensorValue, k: TensorValue, v: TensorValue, heads: int, before: fx.GraphModule,
-    after: fx.GraphModule, dim: int, reads: Sequence[Any],
+    after: fx.GraphModule, dim: int, reads: Sequence[Any], empty_is_zero: bool = False,
 ) -> tuple[TensorValue, ...]:  # fmt: skip
     """The result, as ``bmm`` gives it, and what is asked for of each row's sum."""
-    problem, _ = problem_of(g, q, k, v, heads, before, after, dim, reads)
+    problem, _ = problem_of(g, q, k, v, heads, before, after, dim, reads, empty_is_zero)
     outs = {name: g.new_buffer(layout_of(g, val)) for name, val in zip(("out", "total", "peak"), vals, strict=False)}
     problem.write(g, templates.ATTENTION, {}, outs, {})
     return tuple(TensorValue.of_ref(Ref.whole(out)) for out in outs.values())
@@ -120,7 +121,7 @@ def attend(
 
 def problem_of(
     g: Builder, q: TensorValue, k: TensorValue, v: TensorValue, heads: int, before: fx.GraphModule, after: fx.GraphModule, dim: int,
-    reads: Sequence[Any],
+    reads: Sequence[Any], empty_is_zero: bool = False,
 ) -> tuple[Problem, tuple[Expr, ...]]:  # fmt: skip
     """What ``Attend``'s operands say, and the place in the softmax's result of the share of a pair. Raises Decline."""
     lanes, queries, width = static(q.sizes)
@@ -134,7 +135,7 @@ def problem_of(
     sizes = {"b": lanes // heads, "h": heads, "m": queries, "n": keys}
     points = Points(tuple(Axis(Symbol(name, bound=g.expr(size)), g.expr(size)) for name, size in sizes.items()))
     place = _place(g, points, q, after, dim)
-    score = _score(g, points, q, before, place, reads)
+    score = _score(g, points, before, place, reads)
     if _has_function(score):
         # Measured on an H200 (8 heads, 2048 queries and keys of 64 numbers, bfloat16, causal): with `tanh` 0.246 ms, where separate kernels of torch.compile
         # take 0.164, and the same attention without it takes 0.042 in one kernel.
@@ -152,7 +153,13 @@ def problem_of(
     if key[1] != value[1]:
         key, value = operand_of(g, k, points, "n", 2, copied=True), operand_of(g, v, points, "n", 1, copied=True)
     operands = {"q": query, "k": key[0], "v": value[0]}
-    facts = {"scale": 1.0, "window": (within.low, within.high), "precision": precision, "far": within.is_far}
+    facts = {
+        "scale": 1.0,
+        "window": (within.low, within.high),
+        "precision": precision,
+        "far": within.is_far,
+        "empty_is_zero": empty_is_zero,
+    }
     return Problem(points, score, within, operands, facts), place
 
 
@@ -188,23 +195,21 @@ def _place(g: Builder, points: Points, q: TensorValue, after: fx.GraphModule, di
     return place
 
 
-def product_of(g: Builder, points: Points, q: TensorValue) -> TensorValue:
-    """The products of queries and keys, each at its place: the value "score"."""
+def product_of(g: Builder, points: Points, body: fx.GraphModule, number: int) -> TensorValue:
+    """The products of queries and keys, each at its place: the value "score", as placeholder ``number`` of ``body`` takes it."""
+    given = list(body.graph.find_nodes(op="placeholder"))[number].meta["val"]
 
     def product(index: tuple[Expr, ...]) -> Scalar:
         if not all(map(known_eq, index, points.pair)):
             raise Decline("scores that are not at the place of their product")
-        return g.convert(sc.reduced("score", torch.float32), q.dtype)
+        return g.convert(sc.reduced("score", torch.float32), given.dtype)
 
-    batch, heads, *pairs = (axis.size for axis in points.axes)
-    return g.lazy([batch * heads, *pairs], q.dtype, q.device, product)
+    return g.lazy(g.exprs(given.shape), given.dtype, given.device, product)
 
 
-def _score(
-    g: Builder, points: Points, q: TensorValue, before: fx.GraphModule, place: tuple[Expr, ...], reads: Any
-) -> Scalar:
+def _score(g: Builder, points: Points, before: fx.GraphModule, place: tuple[Expr, ...], reads: Any) -> Scalar:
     """What goes into the softmax, at a pair's position, of the value "score"."""
-    result = inlined(g, before, [product_of(g, points, q), *read(g, reads)])
+    result = inlined(g, before, [product_of(g, points, before, 0), *read(g, reads)])
     return number(g, result, place)
 
 

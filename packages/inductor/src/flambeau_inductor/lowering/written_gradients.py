@@ -21,7 +21,7 @@ from ..ir import templates
 from ..ir.layout import Layout, Ref
 from ..ir.scalar import Scalar
 from . import attention
-from .attention import checked, read, window
+from .attention import checked, layout_of, read, window
 from .builder import Builder
 from .inlined import inlined
 from .registry import Decline
@@ -30,7 +30,8 @@ from .written_attention import ATTEND, Problem, attend, number, operand_of, prob
 
 
 class AttendBackward(HigherOrderOperator):
-    """``(q, k, v, out, total, peak, grad, heads, before, after, dim, reads, inward, slope, more) -> (dq, dk, dv)``: the gradients of ``ATTEND``'s operands, as ``bmm`` gives them.
+    """``(q, k, v, out, total, peak, grad, heads, before, after, dim, reads, inward, slope, more, empty_is_zero) -> (dq, dk, dv)``: the gradients of
+    ``ATTEND``'s operands, as ``bmm`` gives them, or as (batch, heads, rows, width).
 
     ``grad`` is the result's. ``inward`` is a graph from the gradient of what ``after`` gives to that of the softmax's result, ``slope`` one from the gradient of the softmax's
     operand, with the products and ``more``, to the gradient of the products. No program has it: it stands between a rewrite and lowering.
@@ -50,18 +51,20 @@ ATTEND_BACKWARD = AttendBackward()
 def attend_backward(
     g: Builder, vals: Sequence[Any], q: TensorValue, k: TensorValue, v: TensorValue, out: TensorValue, total: TensorValue, peak: TensorValue,
     grad: TensorValue, heads: int, before: fx.GraphModule, after: fx.GraphModule, dim: int, reads: Sequence[Any], inward: fx.GraphModule,
-    slope: fx.GraphModule, more: Sequence[Any],
+    slope: fx.GraphModule, more: Sequence[Any], empty_is_zero: bool = False,
 ) -> tuple[TensorValue, ...]:  # fmt: skip
-    """The gradients; that of keys is the transpose of what is in memory."""
-    problem, place = problem_of(g, q, k, v, heads, before, after, dim, reads)
+    """The gradients. That of keys is the transpose of what is in memory, unless they are asked for in four dimensions."""
+    problem, place = problem_of(g, q, k, v, heads, before, after, dim, reads, empty_is_zero)
     if {out.dtype, grad.dtype} != {q.dtype}:
         raise Decline("gradients of another type")
-    if not problem.within.reaches:
+    if not (problem.within.reaches or empty_is_zero):
         # Eager's gradients are NaN for all keys then, and those that the window leaves out are not visited.
         raise Decline("gradients of rows of which nothing takes part")
-    _check_places(g, problem, q, inward, place)
+    _check_places(g, problem, inward, place)
     body = _slope(g, problem, q, slope, place, more)
-    given, _ = operand_of(g, grad, problem.points, "m", 1, copied=True)
+    given, repeated = operand_of(g, grad, problem.points, "m", 1)
+    if repeated > 1:
+        given, _ = operand_of(g, grad, problem.points, "m", 1, copied=True)
     rows = {
         "grad": given,
         "total": checked(window(g, total)),
@@ -70,18 +73,19 @@ def attend_backward(
     }
     bodies = {"slope": body, "inner_slope": problem.within.inside(body)}
 
-    def room(value: TensorValue, sizes: Sequence[Expr]) -> Any:
-        return g.new_buffer(Layout.contiguous(sizes, value.dtype, value.device))
+    def room(val: torch.Tensor, sizes: Sequence[Expr]) -> Any:
+        """As promised, if that has four dimensions; else as ``bmm`` gives it."""
+        return g.new_buffer(layout_of(g, val) if val.dim() == 4 else Layout.contiguous(sizes, val.dtype, val.device))
 
     lanes, width, keys = k.sizes
-    dq = room(q, q.sizes)
-    dk, dv = room(k, (lanes, keys, width)), room(v, v.sizes)
+    dq, dk, dv = map(room, vals, (q.sizes, (lanes, keys, width), v.sizes))
     problem.write(g, templates.ATTENTION_QUERY_GRADIENT, rows, {"dq": dq}, bodies)
     problem.write(g, templates.ATTENTION_KEY_GRADIENTS, rows, {"dk": dk, "dv": dv}, bodies, apart=True)
     by_keys = Ref.whole(dk)
-    first, second, third = by_keys.strides
-    turned = Ref(by_keys.buffer, k.sizes, (first, third, second), by_keys.offset, by_keys.dtype, by_keys.device)
-    return tuple(TensorValue.of_ref(ref) for ref in (Ref.whole(dq), turned, Ref.whole(dv)))
+    if vals[1].dim() == 3:
+        first, second, third = by_keys.strides
+        by_keys = Ref(by_keys.buffer, k.sizes, (first, third, second), by_keys.offset, by_keys.dtype, by_keys.device)
+    return tuple(TensorValue.of_ref(ref) for ref in (Ref.whole(dq), by_keys, Ref.whole(dv)))
 
 
 #: By operator: those in torch's schema, and ours.
@@ -92,11 +96,9 @@ RULES: dict[Any, Callable[..., tuple[Any, ...]]] = {
 }
 
 
-def _check_places(
-    g: Builder, problem: Problem, q: TensorValue, inward: fx.GraphModule, place: tuple[Expr, ...]
-) -> None:
+def _check_places(g: Builder, problem: Problem, inward: fx.GraphModule, place: tuple[Expr, ...]) -> None:
     """Raises Decline where the softmax's gradient does not take each pair's product at the place of its share."""
-    inlined(g, inward, [product_of(g, problem.points, q)]).at(place)
+    inlined(g, inward, [product_of(g, problem.points, inward, 0)]).at(place)
 
 
 def _slope(
@@ -111,7 +113,7 @@ def _slope(
         return g.convert(sc.reduced("slope", torch.float32), given.dtype)
 
     score = g.lazy(g.exprs(given.shape), given.dtype, q.device, of_score)
-    result = inlined(g, slope, [score, product_of(g, problem.points, q), *read(g, more)])
+    result = inlined(g, slope, [score, product_of(g, problem.points, slope, 1), *read(g, more)])
     return number(g, result, problem.points.pair)
 
 

@@ -14,6 +14,7 @@ from ..rewrite import (
     embedding_gradients,
     epilogues,
     folded_scales,
+    masked_attention,
     packed_convolutions,
     packed_products,
     pointwise_convolutions,
@@ -42,6 +43,7 @@ FOLDING = RuleSet(folded_scales.RULES)
 LIBRARY_CALLS = RuleSet(
     (
         *embedding_gradients.RULES,
+        *masked_attention.RULES,
         *attention.RULES,
         *written_attention.RULES,
         *bias.CONVOLUTIONS,

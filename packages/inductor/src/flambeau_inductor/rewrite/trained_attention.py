@@ -12,7 +12,6 @@ shares that are returned, dropout.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import getitem
 from typing import Any
 
 import torch
@@ -23,15 +22,14 @@ from ..context import CompileContext
 from ..lowering.trial import refusal
 from ..lowering.written_attention import ATTEND
 from ..lowering.written_gradients import ATTEND_BACKWARD
-from .fakes import PROVENANCE, fake_mode_of, quietly
-from .written_attention import CASTS, MOVES, Scores, fits, graph_of, heads_of, is_evaluated
+from .fakes import fake_mode_of
+from .joint_calls import JointEditor, empty, sweep
+from .written_attention import CASTS, MOVES, Scores, graph_of, heads_of, is_attention, is_evaluated
 
 aten = torch.ops.aten
 
 #: Calls between a softmax and a product, and between its gradient and products.
 _LONGEST, _MOST_BETWEEN = 8, 64
-#: The note on a node that is a nested graph; autograd reads it.
-BODY = "body"
 
 
 def fuse_attention(graph: fx.Graph, results: Sequence[fx.Node], context: CompileContext) -> dict[fx.Node, fx.Node]:
@@ -68,7 +66,7 @@ class _Attention:
 
 def _is_large_enough(found: _Attention, context: CompileContext) -> bool:
     value: Any = found.root.args[1]
-    return fits(found.root.meta["val"], value.meta["val"], found.softmax.meta["val"], context)
+    return is_attention(found.root.meta["val"], value.meta["val"], found.softmax.meta["val"], context)
 
 
 def _found(gradient: fx.Node) -> _Attention | None:
@@ -203,72 +201,38 @@ class _Replacement:
         value = found.root.args[1]
         grad: Any = found.ends[2].args[1]
         place = min(found.ends)
-        softmax, shape = found.softmax.meta["val"], found.shares.meta["val"].shape
-        heads = heads_of(softmax, shape[0])
+        softmax: Any = found.softmax.meta["val"]
+        dim: Any = found.softmax.args[1]
+        lanes, queries, _ = found.shares.meta["val"].shape
+        heads = heads_of(softmax, lanes)
         mode = fake_mode_of(self.graph)
         late = [*outward.reads, grad]
         if mode is None or not all(node < found.root for node in forward.reads) or not all(n < place for n in late):
             return {}
-        with quietly(mode):
-            rows = [torch.empty((shape[0] // heads, heads, shape[1]), device=softmax.device) for _ in range(2)]
-        bodies = [
-            forward.body(found.softmax.args[0]),
-            graph_of((found.softmax,), found.path, found.shares),
-        ]
-        more = (int(found.softmax.args[1]), tuple(forward.reads))
+        rows = [empty(mode, lanes // heads, heads, queries, device=softmax.device) for _ in range(2)]
+        scores: Any = found.softmax.args[0]
+        bodies = (forward.body(scores), graph_of((found.softmax,), found.path, found.shares))
+        more = (dim, tuple(forward.reads))
         operands = (q, k, value, heads)
         vals = (found.root.meta["val"], *rows)
         if refusal(None, found.root, ATTEND, (*operands, *bodies, *more), vals, self.context):
             return {}
-        places = self._bodies(found.root, ("scores", "shares"), bodies)
-        out = self._call(found.root, ATTEND, (*operands, *places, *more), vals)
-        parts = [self._part(found.root, out, number) for number in range(len(vals))]
-        inward = graph_of((found.slopes,), list(reversed(found.inward)), found.gradient.args[0])
-        late_bodies = [inward, outward.body(found.last)]
+        early = JointEditor(self.graph, found.root, mode)
+        out = early.call(ATTEND, *operands, *map(early.body, bodies), *more, known=vals)
+        parts = early.parts(out)
+        taken: Any = found.gradient.args[0]
+        inward = graph_of((found.slopes,), list(reversed(found.inward)), taken)
         given = (q, k, value, *parts, grad, heads)
+        tail = (inward, outward.body(found.last), tuple(outward.reads))
         vals = tuple(end.meta["val"] for end in found.ends)
-        tail = tuple(outward.reads)
-        if refusal(None, place, ATTEND_BACKWARD, (*given, *bodies, *more, *late_bodies, tail), vals, self.context):
-            for node in (*reversed(parts), out, *places):
-                self.graph.erase_node(node)
+        if refusal(None, place, ATTEND_BACKWARD, (*given, *bodies, *more, *tail), vals, self.context):
+            early.undo()
             return {}
-        late_places = [
-            *self._bodies(place, ("scores_again", "shares_again"), bodies),
-            *self._bodies(place, ("slopes", "products_gradient"), late_bodies),
-        ]
-        gradients = self._call(place, ATTEND_BACKWARD, (*given, *late_places[:2], *more, *late_places[2:], tail), vals)
-        by_end = {end: self._part(place, gradients, number) for number, end in enumerate(found.ends)}
-        replaced = {found.root: parts[0], **by_end}
+        edit = JointEditor(self.graph, place, mode)
+        again = (*map(edit.body, bodies), *more, *map(edit.body, tail[:2]), tail[2])
+        gradients = edit.parts(edit.call(ATTEND_BACKWARD, *given, *again, known=vals))
+        replaced = {found.root: parts[0], **dict(zip(found.ends, gradients, strict=True))}
         for node, now in replaced.items():
             node.replace_all_uses_with(now)
-        self._sweep([*found.ends, found.root])
+        sweep(self.graph, [*found.ends, found.root])
         return replaced
-
-    def _bodies(self, place: fx.Node, names: Sequence[str], bodies: Sequence[fx.GraphModule]) -> list[fx.Node]:
-        made = []
-        for name, body in zip(names, bodies, strict=True):
-            with self.graph.inserting_before(place):
-                node = self.graph.create_node("get_attr", f"{self.found.root.name}_{name}")
-            node.meta[BODY] = body
-            made.append(node)
-        return made
-
-    def _call(self, place: fx.Node, target: Any, args: tuple[Any, ...], val: Any) -> fx.Node:
-        """A call in front of ``place``, of the half of the graph that this is in."""
-        with self.graph.inserting_before(place):
-            node = self.graph.call_function(target, args)
-        node.meta = {key: value for key, value in place.meta.items() if key in (*PROVENANCE, "backward")}
-        node.meta["val"] = val
-        return node
-
-    def _part(self, place: fx.Node, node: fx.Node, number: int) -> fx.Node:
-        return self._call(place, getitem, (node, number), node.meta["val"][number])
-
-    def _sweep(self, roots: Sequence[fx.Node]) -> None:
-        """Erase ``roots`` and what nobody reads any more."""
-        pending = list(roots)
-        while pending:
-            node = pending.pop()
-            if node.op == "call_function" and not node.users and not node._erased:
-                pending.extend(node.all_input_nodes)
-                self.graph.erase_node(node)

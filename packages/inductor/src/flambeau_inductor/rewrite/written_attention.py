@@ -39,7 +39,10 @@ _MADE = frozenset((
     aten.arange.default, aten.arange.start, aten.arange.start_step, aten.full.default, aten.ones.default, aten.zeros.default,
     aten.scalar_tensor.default,
 ))  # fmt: skip
-_PARTS = frozenset((aten.tril.default, aten.triu.default, aten.slice.Tensor, aten.select.int))
+_PARTS = frozenset((
+    aten.tril.default, aten.triu.default, aten.slice.Tensor, aten.select.int, aten.constant_pad_nd.default, aten.new_ones.default,
+    aten.new_zeros.default, aten.new_full.default, aten.full_like.default, aten.ones_like.default, aten.zeros_like.default,
+))  # fmt: skip
 #: Positions of a block, how many queries fill a product's, and how many programs may walk over more blocks of keys than that. An estimate, not measured: a
 #: step is taken to last a microsecond, and the kernels of products and softmax ten together.
 _BLOCK, _FEWEST_QUERIES, _FEWEST_PROGRAMS, _MOST_STEPS = 128, 16, 64, 16
@@ -105,9 +108,9 @@ class Scores:
             self._made[node] = known
         return self._made[node]
 
-    def body(self, scores: fx.Node) -> fx.GraphModule:
-        """The scores as a graph of the products (or all that was given) and what is read."""
-        return graph_of((*(self.given or self.products), *self.reads), sorted(self.inside), scores)
+    def body(self, scores: fx.Node, *more: fx.Node) -> fx.GraphModule:
+        """The scores as a graph of the products (or all that was given), ``more``, and what is read."""
+        return graph_of((*(self.given or self.products), *more, *self.reads), sorted(self.inside), scores)
 
 
 def is_evaluated(node: fx.Node) -> bool:
@@ -132,14 +135,13 @@ def graph_of(places: Sequence[fx.Node], calls: Sequence[fx.Node], result: fx.Nod
     return fx.GraphModule({}, graph)
 
 
-def fits(root: torch.Tensor, value: torch.Tensor, shares: torch.Tensor, context: CompileContext) -> bool:
+def fits(device: torch.device, lanes: Any, queries: Any, keys: Any, context: CompileContext) -> bool:
     """Whether the device has templates, and sizes are known that occupy it: a program of the kernel takes a block of one head's queries alone."""
-    if writer_of(device_of(root.device).language(context.config)).templates is None:
+    if writer_of(device_of(device).language(context.config)).templates is None:
         return False
-    if not all(isinstance(size, int) for size in (*root.shape, *value.shape, *shares.shape)):
+    if not all(isinstance(size, int) for size in (lanes, queries, keys)):
         return False
-    lanes, queries, _ = root.shape
-    programs, steps = lanes * -(-queries // _BLOCK), -(-value.shape[1] // _BLOCK)
+    programs, steps = lanes * -(-queries // _BLOCK), -(-keys // _BLOCK)
     return queries >= _FEWEST_QUERIES and (programs >= _FEWEST_PROGRAMS or steps <= _MOST_STEPS)
 
 
@@ -149,7 +151,13 @@ def heads_of(softmax: torch.Tensor, lanes: int) -> int:
 
 
 def _is_attention(match: Match, context: CompileContext) -> bool:
-    return fits(match.val(), match.val("value"), match.val("softmax"), context)
+    return is_attention(match.val(), match.val("value"), match.val("softmax"), context)
+
+
+def is_attention(root: torch.Tensor, value: torch.Tensor, shares: torch.Tensor, context: CompileContext) -> bool:
+    """Whether products like ``root``, of a softmax like ``shares`` and ``value``, are worth a kernel."""
+    known = all(isinstance(size, int) for size in (*root.shape, *value.shape, *shares.shape))
+    return known and fits(root.device, root.shape[0], root.shape[1], value.shape[1], context)
 
 
 def _attend(match: Match, edit: Editor) -> fx.Node | None:

@@ -31,6 +31,7 @@ from ..inputs import TracedInput
 from ..packed import without_saved_hooks
 from ..reach import Reach
 from ..record import Joint, detach_values
+from ..rewriting import Rewrite, rewrite_joint
 from ..summary import Summary, summary_of
 from ..sums import Sums
 from ..tangents import dense_like, dense_order
@@ -44,6 +45,7 @@ class Replays(Protocol):
 
     recorder: Recorder
     config: Config
+    rewrite_body: Rewrite | None
     told_absent: set[Any]
     saved_by_lists: dict[Any, list[torch.Tensor]]
     index_by_tensors: bool
@@ -162,6 +164,8 @@ class _BodyTrace:
         joint.watched += [WatchedSpec("output", i, every, False) for i in range(len(results))]
         detach_values(joint.graph)
         run_passes(joint, self.replay.config)
+        if self.inlined and joint.grads and self.replay.rewrite_body is not None:
+            rewrite_joint(joint, self.replay.rewrite_body)
         return Trace(
             joint,
             self.replay.config,

@@ -1,0 +1,29 @@
+"""Hands a joint graph to whoever wants to edit it before it is cut in two.
+
+In: a `Joint`, tidied, and a function of its graph and the nodes that leave it. Out: the same `Joint` with what stands for nodes that are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch.fx import Graph, Node
+
+from .record import Joint
+
+#: Edits a graph in place; answers with what stands for those nodes of a list that it replaced, and for all others that are gone.
+Rewrite = Callable[[Graph, list[Node]], Mapping[Node, Node]]
+
+
+def rewrite_joint(joint: Joint, rewrite: Rewrite) -> None:
+    """Nested graphs that it adds become constants."""
+    kept = [n for n in (*joint.results, *joint.grads, *(value for _, value in joint.writes)) if isinstance(n, Node)]
+    replaced = rewrite(joint.graph, list(dict.fromkeys(n for n in kept if n.op == "call_function")))
+    for node in joint.graph.find_nodes(op="get_attr"):
+        if "body" in node.meta:
+            joint.constants.setdefault(str(node.target), node.meta["body"])
+    joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
+    joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
+    joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
+    joint.told = {replaced.get(n, n) for n in joint.told}
+    joint.stands_for = {now: node for node, now in replaced.items()}
