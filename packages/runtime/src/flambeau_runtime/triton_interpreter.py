@@ -122,17 +122,7 @@ def install() -> None:
     if getattr(builder, "flambeau_installed", False):
         return
     builder.flambeau_installed = True
-    original_cast, original_binary, original_fma = builder.cast_impl, builder.binary_op, builder.create_fma
-    original_dot, original_convert = builder.create_dot, builder.create_fp_to_fp
-
-    def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
-        if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
-            return interpreter.TensorHandle(_round_to_bfloat16(src.data), tl.bfloat16)
-        if src.dtype.scalar == tl.bfloat16 and dst_type.scalar == tl.float32:
-            # A bfloat16 is the upper half of a float32, subnormal or not.
-            data = (np.asarray(src.data).astype(np.uint32) << np.uint32(16)).view(np.float32)
-            return interpreter.TensorHandle(data, tl.float32)
-        return original_cast(self, src, dst_type)
+    original_binary, original_fma = builder.binary_op, builder.create_fma
 
     def binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
         result = original_binary(self, lhs, rhs, op)
@@ -145,6 +135,47 @@ def install() -> None:
         # The product of two float32 is exact in float64.
         with np.errstate(all="ignore"):
             return interpreter.TensorHandle((x.data.astype(np.float64) * y.data + z.data).astype(np.float32), z.dtype)
+
+    def create_inline_asm(self: Any, text: str, constraints: str, args: list[Any], *rest: Any) -> _Results:
+        _, name, *numbers = text.split("\n", 1)[0].split()
+        if name not in _ASSEMBLY:
+            raise AttributeError(f"assembly {name} has no stand-in for the interpreter")
+        tensors = (torch.from_numpy(np.ascontiguousarray(arg.data)) for arg in args)
+        results = _ASSEMBLY[name](*map(float, numbers), *tensors)
+        kinds = {torch.float32: tl.float32, torch.int32: tl.int32}
+        return _Results([interpreter.TensorHandle(result.numpy(), kinds[result.dtype]) for result in results])
+
+    def create_assert(self: Any, condition: Any, message: str, *rest: Any) -> None:
+        if not np.all(condition.data):
+            raise IndexError(message)
+
+    # Assertions exist in debug mode only.
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
+    _install_narrow_types()
+    builder.binary_op = binary_op
+    builder.create_fma = create_fma
+    builder.create_inline_asm = create_inline_asm
+    builder.create_assert = create_assert
+    interpreter.ReduceOps.generic_reduce = _generic_reduce
+    interpreter.ScanOps.generic_scan = _generic_scan
+
+
+def _install_narrow_types() -> None:
+    """Conversions from and to bfloat16 and float8, and products of them."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    original_cast, original_dot, original_convert = builder.cast_impl, builder.create_dot, builder.create_fp_to_fp
+
+    def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
+        if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
+            return interpreter.TensorHandle(_round_to_bfloat16(src.data), tl.bfloat16)
+        if src.dtype.scalar == tl.bfloat16 and dst_type.scalar == tl.float32:
+            # A bfloat16 is the upper half of a float32, subnormal or not.
+            data = (np.asarray(src.data).astype(np.uint32) << np.uint32(16)).view(np.float32)
+            return interpreter.TensorHandle(data, tl.float32)
+        return original_cast(self, src, dst_type)
 
     def widened(self: Any, x: Any) -> Any:
         if x.dtype.scalar == tl.float8e4nv:
@@ -166,30 +197,9 @@ def install() -> None:
             return wide if target == tl.float32 else cast_impl(self, wide, dst_type)
         return original_convert(self, src, dst_type, rounding)
 
-    def create_inline_asm(self: Any, text: str, constraints: str, args: list[Any], *rest: Any) -> _Results:
-        _, name, *numbers = text.split("\n", 1)[0].split()
-        if name not in _ASSEMBLY:
-            raise AttributeError(f"assembly {name} has no stand-in for the interpreter")
-        tensors = (torch.from_numpy(np.ascontiguousarray(arg.data)) for arg in args)
-        results = _ASSEMBLY[name](*map(float, numbers), *tensors)
-        kinds = {torch.float32: tl.float32, torch.int32: tl.int32}
-        return _Results([interpreter.TensorHandle(result.numpy(), kinds[result.dtype]) for result in results])
-
-    def create_assert(self: Any, condition: Any, message: str, *rest: Any) -> None:
-        if not np.all(condition.data):
-            raise IndexError(message)
-
-    # Assertions exist in debug mode only.
-    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
     builder.cast_impl = cast_impl
-    builder.binary_op = binary_op
-    builder.create_fma = create_fma
     builder.create_dot = create_dot
     builder.create_fp_to_fp = create_fp_to_fp
-    builder.create_inline_asm = create_inline_asm
-    builder.create_assert = create_assert
-    interpreter.ReduceOps.generic_reduce = _generic_reduce
-    interpreter.ScanOps.generic_scan = _generic_scan
 
 
 def _round_to_bfloat16(data: np.ndarray) -> np.ndarray:
