@@ -55,7 +55,7 @@ def convolution(
         raise Decline("large windows")
     each = floor_div(weight.sizes[0], image.sizes[1])
     compute = compute_dtype(image.dtype)
-    plane = ready(g, image, spans)
+    plane = ready(g, image, spans, share=_share(image))
     elements = _by_windows(g, weight, g.out)
     zero = sc.constant(0, compute)
 
@@ -109,7 +109,7 @@ def _image_gradient(g: Builder, grad: TensorValue, weight: TensorValue, spans: S
         raise Decline("large windows, or with gaps")
     assert g.node is not None
     result, compute = g.node.meta["val"][0], compute_dtype(grad.dtype)
-    ready(g, grad, spans)
+    ready(g, grad, spans, share=_share(grad))
     elements = _by_windows(g, weight, result)
     zero = sc.constant(0, compute)
 
@@ -194,6 +194,12 @@ def _numbers(given: Sequence[Any], n: int) -> tuple[int, ...]:
     if len(found) < len(values):
         raise Decline("a window of symbolic size")
     return tuple(found * n if len(found) == 1 else found)
+
+
+def _share(a: TensorValue) -> float:
+    """Of what an element of four bytes costs that is stored. The sums keep the multiprocessors as busy as memory, so that half counts; and what makes the image, a product
+    mostly, may do so at no cost in its own kernel."""
+    return a.dtype.itemsize / 8
 
 
 def _by_windows(g: Builder, weight: TensorValue, result: torch.Tensor) -> TensorValue:

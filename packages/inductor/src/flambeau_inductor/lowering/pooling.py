@@ -71,15 +71,15 @@ def _are_whole(spans: Sequence[Span]) -> bool:
     return all(span.is_whole for span in spans) and math.prod(span.taps for span in spans) > _MOST_TAPS
 
 
-def ready(g: Builder, a: TensorValue, spans: Sequence[Span], *, largest: bool = False) -> Plane:
-    """The planes of ``a``, which is stored where computing its elements in each window costs more than that."""
+def ready(g: Builder, a: TensorValue, spans: Sequence[Span], *, largest: bool = False, share: float = 1.0) -> Plane:
+    """The planes of ``a``, which is stored where computing its elements in each window costs more than that, or than a ``share`` of it."""
     n, times = len(spans), math.prod(span.rereads for span in spans)
     plane = Plane(a, n, largest=largest)
     if a.is_stored():
         return plane
     device, arrays = device_of(a.device), plane.arrays()
     work = plane.work(device.costs) + _READ * max(arrays - 1, 0)
-    if arrays <= g.context.config.max_inline_reads and times * work <= device.storing:
+    if arrays <= g.context.config.max_inline_reads and times * work <= share * device.storing:
         return plane
     g.ref(a)
     return Plane(a, n)
