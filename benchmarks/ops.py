@@ -393,6 +393,14 @@ def window_convolution(k: int) -> Program:
 
 
 @op_workload
+def depthwise_convolution(k: int) -> Program:
+    """7 x 7, each channel by itself, channels-last, with GELU and a residual."""
+    images = torch.randn(k, 384, 56, 56).to(memory_format=torch.channels_last)
+    weight, bias = torch.randn(384, 1, 7, 7) / 7, torch.randn(384)
+    return Program(lambda x, w, b: F.gelu(F.conv2d(x, w, b, padding=3, groups=384)) + x, (images, weight, bias))
+
+
+@op_workload
 def pool_relu(k: int) -> Program:
     """ReLU and the maximum of 3 x 3 windows at every other point, channels-last."""
     images = torch.randn(2 * k, 64, 112, 112).to(memory_format=torch.channels_last)
