@@ -1,4 +1,4 @@
-"""What is measured: op-level workloads, attention with masks, the models of `tests.models.zoo`, networks over patches, and torchvision's convolutional networks.
+"""What is measured: op-level workloads, attention with masks, the models of `tests.models.zoo`, networks over patches, layers of experts, and torchvision's convolutional networks.
 
 In: a name, the device, the scale, the number format. Out: a callable and the arguments of one call, made from a fixed seed on
 that device.
@@ -15,7 +15,7 @@ from tests.models import zoo
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import attention, ops, patches, vision
+from . import attention, experts, ops, patches, vision
 
 #: The models of published architectures.
 TRANSFORMERS = (
@@ -33,6 +33,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "ops": GPU_OPS,
     "vision": tuple(vision.NETWORKS),
     "attention": tuple(attention.ATTENTION),
+    "experts": tuple(experts.LAYERS),
 }
 #: The models under ``mode="max-autotune-no-cudagraphs"``: transformers in float32 with TF32 and in bfloat16, the others in the former.
 TUNED = {
@@ -51,7 +52,7 @@ TRAINABLE = (*TRANSFORMERS, *SMALL, "gan")
 MODELS = tuple(zoo.ZOO)
 OPS = tuple(ops.OPS)
 #: The number format in which a model is served, where that is not float32.
-NATURAL = dict.fromkeys(("llama", "moe", "whisper", *attention.ATTENTION), "bfloat16")
+NATURAL = dict.fromkeys(("llama", "moe", "whisper", *attention.ATTENTION, *experts.LAYERS), "bfloat16")
 FORMATS = ("float32", "bfloat16", "float16", "autocast")
 #: By how much the op-level workloads grow on a GPU: in the steady-state table, and where the caches must not help.
 GPU_FACTOR, BANDWIDTH_FACTOR = 4, 16
@@ -122,7 +123,7 @@ def make(
     """A workload by name.
 
     Args:
-        name: one of `OPS`, `MODELS`, `attention.ATTENTION`, `patches.NETWORKS` or `vision.NETWORKS`.
+        name: one of `OPS`, `MODELS`, `attention.ATTENTION`, `experts.LAYERS`, `patches.NETWORKS` or `vision.NETWORKS`.
         train: for a model, forward and backward of its loss.
         scale: for a model, "tiny", "small" or "real".
         device: where its tensors live: "cpu" or "cuda".
@@ -134,9 +135,11 @@ def make(
         if name in ops.OPS:
             program = ops.OPS[name](factor)
             return Workload(program.function, program.args, program=program)
-        if name in vision.NETWORKS or name in patches.NETWORKS:
-            model, images = (vision if name in vision.NETWORKS else patches).make(name, scale)
-            case = zoo.Case(model, {"images": images}, lambda r: [r], lambda r: r.float().square().mean())
+        families = {vision: vision.NETWORKS, patches: patches.NETWORKS, experts: experts.LAYERS}
+        family = next((family for family, names in families.items() if name in names), None)
+        if family is not None:
+            model, given = family.make(name, scale)
+            case = zoo.Case(model, {"given": given}, lambda r: [r], lambda r: r.float().square().mean())
             positional = True
         elif name in attention.ATTENTION:
             model = attention.make(name, scale, train)

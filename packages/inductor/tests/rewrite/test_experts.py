@@ -102,15 +102,14 @@ LOOPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", LOOPS)
 def test_rounds_are_done_at_once(name, dtype):
     function, make = LOOPS[name]
     inputs = make(dtype)
     gm, changed = rewritten(function, *inputs)
     assert changed and not rounds(gm)
-    tolerance = 1e-5 if dtype is torch.float32 else 1e-2
-    torch.testing.assert_close(gm(*inputs), function(*inputs), rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(gm(*inputs), function(*inputs), rtol=1e-2, atol=1e-2)
 
 
 def test_the_program_has_two_grouped_products_and_waits_for_nothing():
@@ -126,11 +125,11 @@ def test_the_program_has_two_grouped_products_and_waits_for_nothing():
 
 
 def test_an_expert_without_tokens_and_one_with_all():
-    x, gate, up, down = LOOPS["stacked"][1](torch.float32)
+    x, gate, up, down = LOOPS["stacked"][1](torch.bfloat16)
     gate[:, 0], gate[:, 1], gate[:, 2], gate[:, 3] = 1, 0, -1, 0
     inputs = (x.abs(), gate, up, down)
     gm, _ = rewritten(stacked, *inputs)
-    torch.testing.assert_close(gm(*inputs), stacked(*inputs), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gm(*inputs), stacked(*inputs), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -187,7 +186,8 @@ NEAR = {
 
 @pytest.mark.parametrize("name", NEAR)
 def test_what_only_looks_like_a_loop_over_experts_stays(name):
-    inputs = torch.randn(12, 16), torch.randn(12, 4), torch.randn(4, 16, 16)
+    inputs = r(12, 16), torch.randn(12, 4), r(4, 16, 16)
+    assert rewritten(near(), *inputs)[1]
     before, _ = traced(NEAR[name], *inputs)
     gm, changed = rewritten(NEAR[name], *inputs)
     assert not changed and rounds(gm) >= 3 and str(gm.graph) == str(before.graph)
@@ -197,3 +197,8 @@ def test_options_and_devices_without_grouped_products_keep_the_loop():
     function, make = LOOPS["stacked"]
     for options in ({"gemm": "library"}, {"cpu_backend": "cpp"}):
         assert not rewritten(function, *make(torch.bfloat16), **options)[1]
+
+
+def test_float32_is_multiplied_where_products_may_round():
+    function, make = LOOPS["stacked"]
+    assert not rewritten(function, *make(torch.float32))[1]

@@ -192,7 +192,7 @@ def _is_possible(loop: _Loop, context: CompileContext) -> bool:
     device = device_of(val.device)
     if context.config.gemm == "library" or not device.enabled(context.config):
         return False
-    exact = val.dtype is torch.float32 and not device.is_host and not device.libraries.rounds_products()
+    exact = val.dtype is torch.float32 and not device.libraries.rounds_products()
     halves = val.dtype in (torch.float16, torch.bfloat16, torch.float32)
     return device.language(context.config).gemms and halves and not exact and len(loop.rounds) <= MOST_MATRICES
 
