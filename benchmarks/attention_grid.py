@@ -39,23 +39,28 @@ Score = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Mask = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def _causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+def causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The past."""
     return q >= k
 
 
-def _sliding(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+def sliding(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The near past."""
     return (q >= k) & (q - k < WINDOW)
 
 
-def _document(of: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+def document(of: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The past of the same document."""
     return (q >= k) & (of[q] == of[k])
 
 
-def _alibi(heads: int, score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+def alibi(heads: int, score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """A penalty for distance, another for each head."""
     return score + torch.exp2(-((h + 1) * (8.0 / heads))) * (k - q)
 
 
-def _capped(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+def capped(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """No score beyond `CAP`."""
     return CAP * torch.tanh(score / CAP)
 
 
@@ -107,9 +112,9 @@ def case(name: str, device: str) -> Case:
     k, v = (made(batch, few, tokens, wide) for _ in range(2))
     if kind == "train":
         q, k, v = (x.requires_grad_() for x in (q, k, v))
-    masks: dict[str, Mask] = {"sliding": _sliding, "document": partial(_document, _documents(tokens, device))}
-    scores: dict[str, Score] = {"alibi": partial(_alibi, heads), "cap": _capped}
-    score, function = scores.get(mask), masks.get(mask, _causal)
+    masks: dict[str, Mask] = {"sliding": sliding, "document": partial(document, _documents(tokens, device))}
+    scores: dict[str, Score] = {"alibi": partial(alibi, heads), "cap": capped}
+    score, function = scores.get(mask), masks.get(mask, causal)
     score, function = score and _moved_score(score, first), _moved(function, first)
     return Case(name, (q, k, v), grad, score, function, blocks_of(function, queries, tokens, device), first)
 

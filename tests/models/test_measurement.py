@@ -8,10 +8,11 @@ from unittest import mock
 
 import pytest
 import torch
-from benchmarks import clock, ops, surroundings, tables, workloads
+from benchmarks import attention_grid, clock, ops, surroundings, tables, workloads
 from benchmarks.gate import Gate
 from benchmarks.runner import load
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask
 
 from tests.comparison import NOISE_SHARE, assert_as_exact, gradient_errors, relative_error, rms_error
 from tests.models import zoo
@@ -225,3 +226,28 @@ def test_a_run_knows_its_commit(tmp_path: Path) -> None:
     """Outside of a checkout too."""
     assert surroundings.provenance(tmp_path)["commit"] == "unknown"
     assert len(surroundings.provenance(Path(__file__).parent)["date"]) == 10
+
+
+@pytest.mark.parametrize("mask", [attention_grid.causal, attention_grid.sliding])
+def test_block_masks_made_by_slices_of_queries_are_torchs(mask) -> None:
+    """What they name, in whatever order the rest of a table has."""
+    lengths = (1536, 1664)
+    found = attention_grid.blocks_of(mask, *lengths, "cpu")
+    wanted = create_block_mask(mask, None, None, *lengths, device="cpu")
+    assert torch.equal(found.to_dense(), wanted.to_dense())
+    for ours, theirs in (
+        (found.kv_num_blocks, wanted.kv_num_blocks),
+        (found.full_kv_num_blocks, wanted.full_kv_num_blocks),
+    ):
+        assert torch.equal(ours, theirs)
+
+
+def test_the_grid_of_attention_is_measured_by_mask_and_width() -> None:
+    """A request holds all lengths of a mask, and a line says how much faster ours is."""
+    (request,) = attention_grid.requests(["causal/64"], {})
+    assert len(request["workloads"]) == len(attention_grid.LENGTHS) * len(attention_grid.KINDS)
+    name = request["workloads"][0]
+    seconds = {"torch.compile": 2e-3, "flambeau": 1e-3, "library": 5e-4}
+    records = [{"workload": name, "engine": engine, "device_seconds": s} for engine, s in seconds.items()]
+    line = attention_grid.table([*records, {"workload": "window", "engine": "flambeau", "error": "not there"}])[1]
+    assert line.startswith(name) and "2.00" in line and "0.50" in line
