@@ -134,7 +134,8 @@ def _image_gradient(g: Builder, grad: TensorValue, weight: TensorValue, spans: S
 def _weight_gradient(
     g: Builder, grad: TensorValue, image: TensorValue, weight: TensorValue, spans: Sequence[Steps]
 ) -> TensorValue:
-    """Sums over all points, those of the places of a window's row as one kernel that reads the gradient once for all of them."""
+    """Sums over all points: those of the places of a window's row are one kernel that reads the gradient once for all of them, and that
+    leaves one sum for each row of points, which the next kernel adds up."""
     *above, across = spans
     if across.taps > _MOST_ACROSS or math.prod(span.taps for span in spans) > _MOST_TAPS:
         raise Decline("large windows")
@@ -143,32 +144,37 @@ def _weight_gradient(
     for operand in (grad, image):
         g.ref(operand)
     zero = sc.constant(0, compute)
-    rows, kept = [Int(span.taps) for span in above], len(above) + 1
+    rows, heights = [Int(span.taps) for span in above], grad.sizes[2:-1]
+    kept = len(rows) + len(heights) + 1
 
     def column(tap: int) -> TensorValue:
         def at(index: Index) -> Scalar:
-            channel, number, point = index[kept - 1], index[kept], index[kept + 1 :]
-            parts = list(zip(spans, point, (*index[: kept - 1], Int(tap)), strict=True))
+            row, height, (channel, number, side) = index[: len(rows)], index[len(rows) : kept - 1], index[kept - 1 :]
+            point = (*height, side)
+            parts = list(zip(spans, point, (*row, Int(tap)), strict=True))
             place = tuple(span.place(o, k) for span, o, k in parts)
             inside = all_of(span.is_inside(o, k) for span, o, k in parts)
             seen = sc.masked(inside, g.convert(image.at((number, channel, *place)), compute), zero)
             return sc.op("mul", g.convert(grad.at((number, channel, *point)), compute), seen)
 
-        sizes = (*rows, grad.sizes[1], grad.sizes[0], *grad.sizes[2:])
-        points = g.lazy(sizes, compute, grad.device, at)
-        return g.reduce(points, range(kept, len(sizes)), "sum", dtype=compute)
+        sizes = (*rows, *heights, grad.sizes[1], grad.sizes[0], grad.sizes[-1])
+        return g.reduce(g.lazy(sizes, compute, grad.device, at), (kept, kept + 1), "sum", dtype=compute)
 
     columns = [column(tap) for tap in range(across.taps)]
 
     def at(index: Index) -> Scalar:
-        channel, above, last = index[0], index[2:-1], index[-1]
-        found = columns[-1].at((*above, channel))
-        for tap, sums in reversed(list(enumerate(columns[:-1]))):
+        (channel, _, *row), last, height = index[: 2 + len(rows)], index[2 + len(rows)], index[3 + len(rows) :]
+        found = zero
+        for tap, sums in enumerate(columns):
             here = sc.op("eq", sc.index_value(last), sc.index_value(Int(tap)))
-            found = sc.op("where", here, sums.at((*above, channel)), found)
-        return g.convert(found, weight.dtype)
+            found = sc.masked(here, sums.at((*row, *height, channel)), found)
+        return found
 
-    return stored(g, result, grad.device, at)
+    sizes = (*weight.sizes, *heights)
+    total = g.lazy(sizes, compute, grad.device, at)
+    if heights:
+        total = g.reduce(total, range(weight.rank, len(sizes)), "sum", dtype=compute)
+    return stored(g, result, grad.device, lambda index: g.convert(total.at(index), weight.dtype))
 
 
 def _is_ours(g: Builder, image: TensorValue, weight: TensorValue, groups: Any) -> bool:
