@@ -4,13 +4,14 @@
 
 namespace fb {
 
-// A quotient of polynomials in x * x; exactly one from where float32 has nothing nearer: GELU multiplies what is missing by x.
+// A quotient of polynomials in x * x; exactly one from where float32 has nothing nearer: GELU multiplies what is missing by x. The processor's own division:
+// there are enough products beside it to hide it, and doing it by products instead makes more of them (8.0 and 7.2 ns a register of GELU in bfloat16, Zen 5).
 template <int N> FB f32v<N> erf(f32v<N> x) {
   f32v<N> a = abs(x), c = min_second(f32v<N>(3.925f), a), s = c * c;
   f32v<N> p = poly(s, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f, -7.34990630326855e-04f,
                    -2.95459980854025e-03f, -1.60960333262415e-02f);
   f32v<N> q = poly(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f, -1.42647390514189e-02f);
-  f32v<N> y = min_second(f32v<N>(1.0f), divide_safe(c * p, q));
+  f32v<N> y = min_second(f32v<N>(1.0f), divide(c * p, q));
   return copysign(select(gt(a, f32v<N>(3.9192f)), f32v<N>(1.0f), y), x);
 }
 
