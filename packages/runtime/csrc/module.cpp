@@ -4,6 +4,7 @@
 #include "inputs.hpp"
 #include "recording.hpp"
 #include "run.hpp"
+#include "watch.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -367,7 +368,7 @@ PyMethodDef module_methods[] = {
 int module_exec(PyObject* module) {
   Ref type = Ref::steal(PyType_FromModuleAndSpec(module, &executor_spec, nullptr));
   if (!type || PyModule_AddObjectRef(module, "Executor", type.get()) < 0) return -1;
-  if (!add_lane(module) || !add_recording_table(module)) return -1;
+  if (!add_lane(module) || !add_recording_table(module) || !add_watch(module)) return -1;
   return PyModule_AddStringConstant(module, "TORCH_VERSION", FLAMBEAU_TORCH_VERSION);
 }
 

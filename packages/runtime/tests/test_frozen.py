@@ -40,7 +40,7 @@ def expected(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("place", [1, 2])
-@pytest.mark.parametrize("change", ["written", "another", "data", "died"])
+@pytest.mark.parametrize("change", ["written", "another", "data", "data twice", "died"])
 def test_folds_again_where_an_input_changed(place: int, change: str) -> None:
     """And only there: what is not watched may be anything."""
     frozen, folding = make()
@@ -51,7 +51,9 @@ def test_folds_again_where_an_input_changed(place: int, change: str) -> None:
     assert folding.times == 1
     if change == "written":
         given[place].add_(1)
-    elif change == "data":
+    elif change.startswith("data"):
+        if change == "data twice":
+            given[place].data = torch.empty(0)  # what comes next may lie where the first one lay
         given[place].data = torch.randn(3)
     else:
         if change == "died":

@@ -8,7 +8,6 @@ through `tensor.data`, by NumPy, by another process.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,21 +30,10 @@ _RELEASED = (
 
 @frozen(eq=False)
 class _Folded:
-    """What was folded, and of what: each watched tensor (not kept alive), its version, its address. ``released``: some have no memory any more."""
+    """What was folded, and the native ``Watch`` that tells whether the inputs that it was folded of are as they were."""
 
-    tensors: tuple[weakref.ref[torch.Tensor], ...]
-    versions: list[int]
-    addresses: list[int]
+    watch: Any
     values: tuple[Any, ...]
-    released: bool
-
-    def holds_for(self, given: Sequence[torch.Tensor]) -> bool:
-        """Whether the tensors are those, unchanged."""
-        return (
-            all(seen() is tensor for seen, tensor in zip(self.tensors, given, strict=True))
-            and self.versions == [tensor._version for tensor in given]
-            and self.addresses == _addresses(given, self.released)
-        )
 
 
 class FrozenProgram:
@@ -61,18 +49,17 @@ class FrozenProgram:
         self._times = 0
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        given = [inputs[place] for place in self._watched]
         folded = self._folded
-        # What inference mode made counts no writes.
-        if folded is None or any(map(torch.is_inference, given)) or not folded.holds_for(given):
-            folded = self._fold(given, inputs)
+        if folded is None or not folded.watch.holds(inputs):
+            folded = self._fold([inputs[place] for place in self._watched], inputs)
         return self._program(*[inputs[place] for place in self._kept], *folded.values)
 
-    def _fold(self, given: list[torch.Tensor], inputs: Sequence[Any]) -> _Folded:
+    def _fold(self, given: list[torch.Tensor], inputs: tuple[Any, ...]) -> _Folded:
         for tensor in given:
             if _is_released(tensor):
                 raise ReleasedError(_RELEASED)
-        versions = [0 if tensor.is_inference() else tensor._version for tensor in given]
+        # Before folding: what is written meanwhile is a change.
+        watch = extension().Watch(inputs, self._watched)
         with torch.inference_mode(False), torch.no_grad():
             values = tuple(self._folding(*given))
         self._times += 1
@@ -81,9 +68,7 @@ class FrozenProgram:
             logger.info(FOLDED_OFTEN, artifact="perf_hints", times=self._times)
         if self._release:
             self._give_back(given, inputs)
-        self._folded = _Folded(
-            tuple(map(weakref.ref, given)), versions, _addresses(given, self._release), values, self._release
-        )
+        self._folded = _Folded(watch, values)
         return self._folded
 
     def _give_back(self, given: Sequence[torch.Tensor], inputs: Sequence[Any]) -> None:
@@ -93,12 +78,6 @@ class FrozenProgram:
         for tensor in given:
             if tensor.untyped_storage()._cdata not in needed and not tensor.is_inference():
                 extension().release_memory(tensor, _RELEASED)
-
-
-def _addresses(tensors: Sequence[torch.Tensor], released: bool) -> list[int]:
-    if not released:
-        return [tensor.data_ptr() for tensor in tensors]
-    return [tensor.untyped_storage()._cdata if _is_released(tensor) else tensor.data_ptr() for tensor in tensors]
 
 
 def _is_released(tensor: torch.Tensor) -> bool:
