@@ -100,6 +100,7 @@ BROKEN: list[tuple[list[kir.Statement], str]] = [
     ([ROOM, ROOM], "k0 is defined twice"),
     ([evolve(ROOM, start=kir.constant(0, torch.int64))], "does not begin as"),
     ([evolve(ROOM, length=PLACE)], "r0 is read before"),
+    ([evolve(ROOM, whole=True)], "no room for whole registers"),
     (run(kind="argmax"), "does not run by argmax"),
     (run(array=OUT), "does not run by sum"),
     (run(running=evolve(LAST, dtype=torch.int64)), "a_m0 is defined as"),

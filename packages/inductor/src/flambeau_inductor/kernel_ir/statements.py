@@ -200,12 +200,14 @@ class Squares:
 
 @frozen
 class LocalArray:
-    """``length`` elements of memory of this call, each ``start`` where that is not None. ``heap``: they are too many for the stack, or nobody knows."""
+    """``length`` elements of memory of this call, each ``start`` where that is not None. ``heap``: they are too many for the stack, or nobody knows.
+    ``whole``: there is room for whole registers, so that accesses need no mask; nobody reads what lanes out of range leave there."""
 
     pointer: Pointer
     length: Node
     start: Node | None = None
     heap: bool = False
+    whole: bool = False
 
 
 @frozen

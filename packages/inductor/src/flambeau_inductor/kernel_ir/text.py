@@ -188,7 +188,7 @@ def _squares(s: Squares) -> list[str]:
 def _local_array(s: LocalArray) -> list[str]:
     start = "" if s.start is None else f" = {node_text(s.start)}"
     return [
-        f"local{' heap' if s.heap else ''} {s.pointer.name}[{node_text(s.length)}]: {_kind(s.pointer.dtype)}{start}"
+        f"local{' heap' if s.heap else ''}{' whole' if s.whole else ''} {s.pointer.name}[{node_text(s.length)}]: {_kind(s.pointer.dtype)}{start}"
     ]
 
 

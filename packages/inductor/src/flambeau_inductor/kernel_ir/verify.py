@@ -75,6 +75,9 @@ from .values import (
     Variable,
 )
 
+#: Lanes of the widest register.
+_MOST_LANES = 16
+
 
 def verify(kernel: Kernel) -> None:
     """Check ``kernel``; raises VerifyError."""
@@ -105,6 +108,7 @@ class _Checker:
         self.tiles = frozenset(kernel.tiles)
         self.pointers = {pointer.name: pointer for pointer in kernel.pointers}
         self.local: dict[str, Pointer] = {}
+        self.whole: set[str] = set()
         self.accumulators: set[str] = set()
         self.frames = [_Frame(NO_TILES)]
         self.waited = kernel.called
@@ -183,7 +187,8 @@ class _Checker:
             access.mask.dtype is not torch.bool or not spread(access.mask) <= spread(access.index)
         ):
             raise VerifyError(f"{node_text(access.mask)} does not mask {node_text(access.index)}")
-        self._masked(spread(access.index), () if access.mask is None else (access.mask,))
+        if access.pointer.name not in self.whole:
+            self._masked(spread(access.index), () if access.mask is None else (access.mask,))
 
     def _masked(self, tiles: Tiles, masks: Sequence[Node]) -> None:
         missing = (self.frame.open & tiles).difference(*map(self._covers, masks))
@@ -395,6 +400,12 @@ class _Checker:
     def _local_array(self, statement: LocalArray) -> None:
         self._bound(statement.length)
         self._array(statement.pointer)
+        if statement.whole:
+            if not isinstance(statement.length, Number) or statement.length.value % _MOST_LANES:
+                raise VerifyError(
+                    f"{statement.pointer.name}[{node_text(statement.length)}] has no room for whole registers"
+                )
+            self.whole.add(statement.pointer.name)
         if statement.start is not None:
             self._value(statement.start)
             if statement.start.dtype is not statement.pointer.dtype or spread(statement.start):

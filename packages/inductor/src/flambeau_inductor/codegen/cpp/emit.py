@@ -218,7 +218,9 @@ class Emitter:
         return Variable(f"p_{node.args[0]}", NO_TILES, node.dtype)
 
     def _reduced(self, node: Scalar) -> Node:
-        return self.load(self.columns[node.args[0]])
+        # Its array has room for whole registers, and no mask is no call of which the compiler knows nothing.
+        slot = self.columns[node.args[0]]
+        return self.define(kir.Load(slot.array, slot.index))
 
     def index(self, e: Expr) -> kir.Index:
         """An index expression with what its symbols are."""

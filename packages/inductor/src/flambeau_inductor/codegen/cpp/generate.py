@@ -218,7 +218,7 @@ class KernelWriter(LoopWriter):
         for scan in scans:
             a, word = running[scan.name], self.words[scan.name]
             em.add(kir.Begin(word, (a.begin(f"a_{word}", NO_TILES),)))
-            em.add(kir.LocalArray(self._run_slot(scan).array, kir.Number(length)))
+            em.add(kir.LocalArray(self._run_slot(scan).array, kir.Number(length), whole=True))
         with self._blocks(self._index(self.plan.vector.size), length):
             for level, group in enumerate(scan_levels(scans)):
                 self._lanes(2, (LOW, HIGH), group, f"values{number}_{level}")
@@ -247,7 +247,12 @@ class KernelWriter(LoopWriter):
         assert plan.vector is not None and plan.cut is not None
         block = kir.position("block")
         with self._points([(block, self._pieces(plan.vector.size, plan.cut))]):
-            self._cut(block, plan.cut, self._index(plan.vector.size))
+            if plan.is_one_piece:
+                # Bounds that the compiler knows: it keeps what few columns come to in registers.
+                em.add(kir.Assign((LOW,), kir.Number(0)))
+                em.add(kir.Assign((HIGH,), self._index(plan.vector.size)))
+            else:
+                self._cut(block, plan.cut, self._index(plan.vector.size))
             em.lane_reduced = {s.name for s in self.body.statements if not isinstance(s, Store)}
             kept = self._spill_columns()
             for number, statements in enumerate(self.passes.inner):
@@ -255,7 +260,7 @@ class KernelWriter(LoopWriter):
                 accumulators = [Accumulator.of(s) for s in statements if not isinstance(s, Store)]
                 slots = {a: self._column(f"c_{self.words[a.name]}", a) for a in accumulators}
                 for a, slot in slots.items():
-                    em.add(kir.LocalArray(slot.array, kir.Number(plan.cut), a.start()))
+                    em.add(kir.LocalArray(slot.array, kir.Number(plan.cut), a.start(), whole=True))
                 self._column_pass(number, statements, accumulators, kept)
                 em.columns.update({a.name: slot for a, slot in slots.items()})
             self._column_phase(len(self.passes.inner), kept)

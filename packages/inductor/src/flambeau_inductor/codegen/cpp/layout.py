@@ -29,6 +29,8 @@ from .passes import plan_passes, uses
 
 #: Elements of a row piece, columns of a block, rows of a tile (multiples of any lane count).
 PIECE, BLOCK, WIDE_BLOCK, TILE = 4096, (128, 64), (512, 256, 128), (64, 32, 16)
+#: Lanes of the widest register: what is kept for each lane of a block has room for whole ones.
+MOST_LANES = 16
 #: Fewer blocks, or tiles, than this are made smaller.
 BLOCKS_WANTED, TILES_WANTED = 4, 16
 #: Columns that a tile takes one after another before its next rows: whole cache lines of every row that it writes.
@@ -52,6 +54,11 @@ class LoopPlan:
     extent: Expr
     grain: int
     lane_bytes: int
+
+    @property
+    def is_one_piece(self) -> bool:
+        """Whether the axis of the lanes is known to be no longer than one piece."""
+        return self.vector is not None and self.cut is not None and self.vector.size.hi <= self.cut
 
 
 def plan_loops(body: KernelBody) -> LoopPlan:
@@ -78,6 +85,8 @@ def plan_loops(body: KernelBody) -> LoopPlan:
         scans = any(isinstance(s, ScanStep) for s in body.statements)
         others = ex.hint(product([axis.size for axis in outer]))
         cut = _block(others, ex.hint(vector.size), WIDE_BLOCK if scans else BLOCK)
+        if vector.size.is_int:
+            cut = min(cut, -(-int(vector.size) // MOST_LANES) * MOST_LANES)
         extent = product([axis.size for axis in outer]) * _pieces(vector.size, cut)
     elif mode == "scatter":
         vector, outer, inner = outer[-1], (), outer[:-1]

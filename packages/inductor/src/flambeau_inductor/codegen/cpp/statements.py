@@ -102,9 +102,9 @@ class StatementWriter:
             em.add(kir.Update(targets, a.step(targets, value, self._row_position(), em.lanes)))
         elif self.plan.mode == "columns":
             slot = self._column(f"c_{self.words[a.name]}", a)
-            load = kir.Load(slot.array, slot.index, em.lanes)
-            found = em.define(a.combine((load,), (value,)))
-            em.add(em.kept(slot, found))
+            # Whole registers, the last of a row too: nobody reads what the others hold, and a load waits for a store under a mask to reach memory.
+            found = em.define(a.combine((kir.Load(slot.array, slot.index),), (value,)))
+            em.add(kir.Store(slot.array, slot.index, found))
             if isinstance(statement, ScanStep):
                 em.scope.values[_running(statement)] = found
         else:
