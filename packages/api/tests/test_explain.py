@@ -92,13 +92,13 @@ def test_what_nested_programs_launch_is_counted() -> None:
     class Layer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.linear = nn.Linear(8, 8)
+            self.linear = nn.Linear(256, 256)
 
         def forward(self, x: Tensor) -> Tensor:
             return torch.tanh(self.linear(torch.sin(x))) + x
 
     with torch.no_grad():
-        found = flambeau.explain(nn.Sequential(*(Layer() for _ in range(12))))(torch.ones(4, 8))
+        found = flambeau.explain(nn.Sequential(*(Layer() for _ in range(12))))(torch.ones(64, 256))
     assert [repeat.calls for repeat in found.repeats] == [12]
     (program,) = found.programs
     assert sum(program.library_calls.values()) >= 12

@@ -82,6 +82,7 @@ CPU = register(
             bias_is_written_first=True,
             packs_weights=torch.backends.mkldnn.is_available(),
             slow_products=_slow_products,
+            starts_slowly=True,
         ),
     )
 )

@@ -119,6 +119,7 @@ class Libraries:
     ``multiplies_groups``: whether grouped products of a dtype are one kernel; else they are one product after the other, and the host waits for their sizes.
     ``depthwise_is_slow``: convolutions of a channel a group take much longer than memory. ``convolutions_start_slowly``: a call of one takes
     the host several times as long as one of a product.
+    ``starts_slowly``: whether starting a product takes longer than loops of ours take for a small one.
     ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in force.
     """
 
@@ -138,6 +139,7 @@ class Libraries:
     multiplies_groups: Callable[[torch.device, torch.dtype], bool] = _one_by_one
     depthwise_is_slow: bool = False
     convolutions_start_slowly: bool = False
+    starts_slowly: bool = False
     rounds_products: Callable[[], bool] = _exact
     rounds_convolutions: Callable[[], bool] = _exact
 

@@ -46,6 +46,7 @@ from .products import aligned_rows
 from .provenance import Provenance
 from .registry import LEFT, Decline, rule_for
 from .results import Results
+from .small_products import small_product
 from .values import TensorValue, broadcast_index, canonical_index
 from .writes import call_writing
 
@@ -318,6 +319,10 @@ class _Lowering:
                     raise LoweringError(f"{target}: {type(error).__name__}: {error}") from error
                 del self.builder.operations[mark:]
                 self.builder.positions.clear()
+        elif node.name not in self.library:
+            small = small_product(self.builder, node, args, kwargs)
+            if small is not None:
+                return small
         return call_library(self.builder, node, target, args, kwargs, reason)
 
     def _unsupported(self, target: Any, args: Sequence[Any], val: Any) -> str | None:
