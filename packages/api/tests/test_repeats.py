@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import flambeau
 from flambeau.repeats import outline
@@ -158,6 +159,22 @@ def test_bodies_are_given_other_masks(case: str) -> None:
     assert "arange" not in names(made.graph.get_submodule("repeated_0"))
     run = flambeau.compile(model, fullgraph=True, options={"repeats_outlined": 3})
     torch.testing.assert_close(run(*given), model(*given), rtol=2e-2, atol=2e-2)
+
+
+def test_bodies_on_a_gpu_compute_masks_of_what_inputs_say_of_keys() -> None:
+    """Of truth values for each key; a mask that is given, and numbers that are added, are not computed."""
+    x, padding = torch.randn(2, 5, 8, requires_grad=True), torch.ones(5, dtype=torch.bool)
+    for given, inside in ((padding, True), (padding.expand(5, 5), False), (padding.float(), False)):
+        gm = captured(Masked(), x, padding)
+        with FakeTensorMode():
+            val = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device="cuda")
+        (place,) = (
+            node for node in gm.graph.nodes if node.op == "placeholder" and node.meta["val"].dtype is torch.bool
+        )
+        place.meta["val"] = val
+        made = outline(gm, 3)
+        assert made is not None and ("arange" in names(made.graph)) is not inside
+        assert ("arange" in names(made.graph.get_submodule("repeated_0"))) is inside
 
 
 def test_a_mask_that_others_read_stays_outside_as_well() -> None:

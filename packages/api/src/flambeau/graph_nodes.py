@@ -61,8 +61,11 @@ def _parts(value: Any) -> Iterator[Any]:
         yield value
 
 
-def mask_chain(end: fx.Node, gone: Set[fx.Node] = frozenset()) -> tuple[set[fx.Node], list[fx.Node]]:
-    """All that `end` is computed from, and the sizes among it; nothing where that is more than masks are made of, or `gone`."""
+def mask_chain(
+    end: fx.Node, gone: Set[fx.Node] = frozenset(), *, with_inputs: bool = False
+) -> tuple[set[fx.Node], list[fx.Node]]:
+    """All that `end` is computed from, and the sizes among it; nothing where that is more than masks are made of, or `gone`. `with_inputs`: what inputs on a GPU
+    say of each key (padding, documents) may be read too, and counts as sizes do."""
     chain: set[fx.Node] = set()
     sizes: dict[fx.Node, None] = {}
     reached = [end]
@@ -73,7 +76,7 @@ def mask_chain(end: fx.Node, gone: Set[fx.Node] = frozenset()) -> tuple[set[fx.N
         if node in gone:
             return set(), []
         value = node.meta.get("val")
-        if isinstance(value, NUMBERS):
+        if isinstance(value, NUMBERS) or (with_inputs and _says_of_keys(node, end)):
             sizes[node] = None
             continue
         if len(chain) == _MOST_OF_A_MASK or not is_of_a_mask(node):
@@ -81,6 +84,16 @@ def mask_chain(end: fx.Node, gone: Set[fx.Node] = frozenset()) -> tuple[set[fx.N
         chain.add(node)
         reached += node.all_input_nodes
     return chain, list(sizes)
+
+
+def _says_of_keys(node: fx.Node, mask: fx.Node) -> bool:
+    """Whether an input is of whole numbers or truth values, fewer than a mask has, that nobody writes to. On a CPU the library reads the mask, which is made once then."""
+    value = node.meta.get("val")
+    if node is mask or node.op != "placeholder" or not isinstance(value, Tensor) or value.device.type == "cpu":
+        return False
+    return (
+        not (value.is_floating_point() or value.is_complex() or value._version) and value.dim() < mask.meta["val"].dim()
+    )
 
 
 def is_of_a_mask(node: fx.Node) -> bool:

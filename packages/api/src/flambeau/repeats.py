@@ -3,7 +3,7 @@
 In: a captured graph whose nodes tell which calls of modules and of nested compile regions they were made in (`meta["calls"]`). Out: the same graph with
 `invoke_subgraph` in the place of calls that are alike, or None where there are too few of them. Calls are alike where their nodes do the same on values
 of the same kinds. A call is left as it is where that would not be equal to a body's call: it gives what it was given, or what is no tensor, changes
-settings, or takes part in a checkpoint. Masks and positions that follow from sizes alone are computed in the body. The graph itself is not changed.
+settings, or takes part in a checkpoint. Masks and positions that follow from sizes alone, on a GPU from what inputs say of keys too, are computed in the body. The graph itself is not changed.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.Gr
 
 @frozen
 class _Masks:
-    """Operands of a group's calls that each call computes by itself: `nodes` in order, `places` of what they give, `sizes` that they read."""
+    """Operands of a group's calls that each call computes by itself: `nodes` in order, `places` of what they give, `sizes` (and inputs) that they read."""
 
     nodes: tuple[fx.Node, ...] = ()
     places: frozenset[int] = frozenset()
@@ -225,7 +225,7 @@ class _Masks:
 
 
 def _masks_of(order: dict[fx.Node, int], gone: set[fx.Node], calls: Sequence[_Call]) -> _Masks:
-    """Masks and positions that all calls are given and that follow from sizes alone, outside of all calls (whose nodes are `gone`)."""
+    """Masks and positions that all calls are given and that follow from sizes and small inputs alone, outside of all calls (whose nodes are `gone`)."""
     every = list(order)
     last = max(order[call.inside[-1]] for call in calls)
     nodes: dict[fx.Node, None] = {}
@@ -234,7 +234,7 @@ def _masks_of(order: dict[fx.Node, int], gone: set[fx.Node], calls: Sequence[_Ca
     for place, shared in enumerate(zip(*(call.operands for call in calls), strict=True)):
         if len({*shared}) > 1 or not isinstance(shared[0].meta.get("val"), Tensor):
             continue
-        chain, read = mask_chain(shared[0], gone)
+        chain, read = mask_chain(shared[0], gone, with_inputs=True)
         # A setting changed on the way (autocast, the default dtype) may change what the same operations give.
         if chain and all(_changes_nothing(node) for node in every[min(map(order.__getitem__, chain)) : last]):
             nodes.update(dict.fromkeys(chain))

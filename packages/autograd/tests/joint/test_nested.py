@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from lifting import compile_graph
+from lifting import compile_graph, fakes
 from nested_graphs import DYNAMIC, R, check, lifted, of, operators, prepared, sign
 
-from flambeau_autograd import UnsupportedDoubleBackward, UnsupportedGraph
+from flambeau_autograd import UnsupportedDoubleBackward, UnsupportedGraph, prepare
 from flambeau_autograd.config import Config
 
 
@@ -128,6 +128,33 @@ def test_repeated_layers(dynamic):
     for half in (result.forward, result.backward):
         calls = operators(half, "invoke_subgraph")
         assert len(calls) == 3 and len({call.args[:2] for call in calls}) == 1
+
+
+def test_bodies_are_rewritten_before_they_are_cut():
+    """Once for all calls, and where there are gradients; of other operators, none."""
+    aten = torch.ops.aten
+    seen = []
+
+    def cosine_for_sine(graph, kept):
+        (found,) = graph.find_nodes(op="call_function", target=aten.sin.default)
+        seen.append([node.target for node in kept])
+        with graph.inserting_before(found):
+            other = graph.call_function(aten.cos.default, found.args)
+        other.meta.update(found.meta)
+        found.replace_all_uses_with(other)
+        graph.erase_node(found)
+        return {found: other}
+
+    layer = lifted(1, lambda hop, x: (x.sin(),))
+    gm = lifted(1, lambda hop, x: (hop("invoke_subgraph", layer, "a", hop("invoke_subgraph", layer, "a", x)[0])[0],))
+    x = R(3)
+    assert prepare(gm, fakes([x.detach()]), rewrite_body=cosine_for_sine).backward is None and not seen
+    result = prepare(gm, fakes([x]), rewrite_body=cosine_for_sine)
+    assert seen == [[aten.sin.default, aten.mul.Tensor]]
+    assert torch.equal(result.forward(x.detach())[0], x.detach().cos().cos())
+    mapped = lifted(1, lambda hop, x: (hop("map_impl", layer, [x], [])[0],))
+    prepare(mapped, fakes([x]), rewrite_body=cosine_for_sine)
+    assert len(seen) == 1
 
 
 def test_windows_of_one_product_are_saved_once():
