@@ -49,7 +49,13 @@ def install(session: nox.Session, *packages: str, torch: str = TORCH, editable: 
 
 
 def pytest(session: nox.Session, *arguments: str) -> None:
-    session.run("python", "-m", "pytest", *arguments, env={"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONFAULTHANDLER": "1"})
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        *arguments,
+        env={"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONFAULTHANDLER": "1"},
+    )
 
 
 @nox.session

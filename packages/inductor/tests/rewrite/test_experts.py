@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from tracing import TABLE
 
 from flambeau_inductor.config import Config
@@ -23,10 +23,12 @@ from flambeau_runtime.artifact import Call, Launch
 TRITON = {"cpu_backend": "triton"}
 
 
-def traced(function, *inputs):
-    """The graph of a function of known sizes, some of whose results have sizes that only a call knows, and its fake inputs."""
+def traced(function, *inputs, is_open=False):
+    """The graph of a function, some of whose results have sizes that only a call knows, and its fake inputs; ``is_open``: nor is the first size of the first input."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
-    fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in inputs]
+    kinds = [DimDynamic.DYNAMIC if is_open else DimDynamic.STATIC, *[DimDynamic.STATIC] * (inputs[0].dim() - 1)]
+    first = mode.from_tensor(inputs[0], symbolic_context=StatelessSymbolicContext(kinds))
+    fakes = [first, *(mode.from_tensor(tensor, static_shapes=True) for tensor in inputs[1:])]
     with mode:
         return make_fx(function, decomposition_table=TABLE, _allow_non_fake_inputs=True)(*fakes), fakes
 
@@ -122,6 +124,19 @@ def test_the_program_has_two_grouped_products_and_waits_for_nothing():
     assert sorted(calls) == ["aten::mm", "aten::topk"] and len(launches) <= 13
     assert len([kernel for kernel in artifact.kernels if "gemm_grouped_products" in kernel.name]) == 2
     torch.testing.assert_close(load(artifact)(*inputs)[0], function(*inputs), rtol=1e-2, atol=1e-2)
+
+
+def test_any_number_of_tokens():
+    function, make = LOOPS["one hot"]
+    inputs = make(torch.bfloat16)
+    gm, fakes = traced(function, *inputs, is_open=True)
+    artifact = compile_graph(gm, fakes, TRITON)
+    calls = [step.op for step in artifact.program.instructions if isinstance(step, Call)]
+    assert sorted(calls) == ["aten::mm", "aten::topk"]
+    program = load(artifact)
+    for tokens in (7, 40):
+        inputs = (r(tokens, 32), *inputs[1:])
+        torch.testing.assert_close(program(*inputs)[0], function(*inputs), rtol=1e-2, atol=1e-2)
 
 
 def test_an_expert_without_tokens_and_one_with_all():

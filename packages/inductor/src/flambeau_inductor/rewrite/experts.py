@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..context import CompileContext
 from ..devices import device_facts, device_of
 from ..ops.grouped import GROUPED, MOST_MATRICES
-from .fakes import fake_mode_of, insert_call, quietly, same_layout, values_of
+from .fakes import fake_mode_of, hint_of, insert_call, quietly, same_layout, same_size, values_of
 
 aten = torch.ops.aten
 
@@ -95,10 +95,11 @@ def _loop(last: fx.Node) -> _Loop | None:
     ):
         return None
     chosen = rounds[0].chosen
-    if _choices_among(chosen) != len(rounds) or not _is_static(chosen, rounds[0].add):
+    if _choices_among(chosen) != len(rounds):
         return None
-    tokens, result = chosen.meta["val"].shape[0], rounds[0].add.meta["val"]
-    return _Loop(rounds, chosen) if result.dim() == 2 and result.shape[0] == tokens and tokens else None
+    (tokens, ranks), result = chosen.meta["val"].shape, rounds[0].add.meta["val"]
+    known = type(ranks) is int and result.dim() == 2 and type(result.shape[1]) is int
+    return _Loop(rounds, chosen) if known and same_size(result.shape[0], tokens) and hint_of(tokens) else None
 
 
 def _round(add: fx.Node) -> _Round | None:
@@ -167,10 +168,6 @@ def _choices_among(chosen: fx.Node) -> int | None:
     dim = source.args[2] if len(source.args) > 2 else -1
     shape = values.meta["val"].shape
     return int(shape[1]) if len(shape) == 2 and dim in (-1, 1) and isinstance(shape[1], int) else None
-
-
-def _is_static(*nodes: Any) -> bool:
-    return all(type(size) is int for node in nodes for size in node.meta["val"].shape)
 
 
 def _following(positions: Iterable[fx.Node], add: fx.Node) -> frozenset[fx.Node]:
@@ -283,17 +280,19 @@ class _Merge:
         """Where each choice's row is (``place``, tokens by ranks), where groups end, and of each row the token, the rank and the number."""
         chosen = self.loop.chosen
         tokens, ranks = chosen.meta["val"].shape
-        count, device = tokens * ranks, chosen.meta["val"].device
-        flat = self.call(aten.view.default, chosen, [count])
+        device = chosen.meta["val"].device
+        flat = self.call(aten.view.default, chosen, [-1])
+        # A size that only a call knows is a number of the graph.
+        count = tokens * ranks if type(tokens) is int else self.call(aten.sym_size.int, flat, 0)
 
-        def numbers(end: int, dtype: torch.dtype = torch.int64) -> fx.Node:
+        def numbers(end: Any, dtype: torch.dtype = torch.int64) -> fx.Node:
             return self.call(aten.arange.default, end, dtype=dtype, device=device, pin_memory=False)
 
         spread = self.call(aten.unsqueeze.default, flat, 1)
         hits = self.call(aten.eq.Tensor, spread, numbers(len(self.loop.rounds)))
         ones = self.call(aten._to_copy.default, hits, dtype=torch.int32)
         running = self.call(aten.cumsum.default, ones, 0, dtype=torch.int32)
-        counts = self.call(aten.select.int, running, 0, count - 1)
+        counts = self.call(aten.select.int, running, 0, -1)
         ends = self.call(aten.cumsum.default, counts, 0, dtype=torch.int32)
         # Behind the groups before it and the same number's choices of earlier tokens.
         before = self.call(aten.sub.Tensor, ends, counts)
@@ -302,20 +301,15 @@ class _Merge:
         nothing = self.call(aten.zeros.default, [count], dtype=torch.int64, device=device, pin_memory=False)
 
         def sorted_by_place(of: Callable[[], fx.Node]) -> fx.Node:
-            return self.call(aten._unsafe_index_put.default, nothing, [place], of())
+            return self._keep(self.call(aten._unsafe_index_put.default, nothing, [place], of()))
 
-        def along(dim: int) -> fx.Node:
-            size = (tokens, ranks)[dim]
-            line = self.call(aten.unsqueeze.default, numbers(size), 1 - dim)
-            table = self.call(aten.expand.default, line, [tokens, ranks])
-            return self.call(aten.view.default, self.call(aten.clone.default, table), [count])
-
+        choices = numbers(count)
         return {
             "ends": ends,
-            "place": self.call(aten.view.default, place, [tokens, ranks]),
-            "token": self._keep(sorted_by_place(lambda: along(0))),
-            "rank": self._keep(sorted_by_place(lambda: along(1))),
-            "number": self._keep(sorted_by_place(lambda: flat)),
+            "place": self.call(aten.view.default, place, [-1, ranks]),
+            "token": sorted_by_place(lambda: self.call(aten.floor_divide.Scalar, choices, ranks)),
+            "rank": sorted_by_place(lambda: self.call(aten.remainder.Scalar, choices, ranks)),
+            "number": sorted_by_place(lambda: flat),
         }
 
     def _sum(self, rows: fx.Node) -> fx.Node:
@@ -419,15 +413,16 @@ class _Merge:
             None if index is None else next((n for n in ("token", "rank") if self.names[n] is index), "")
             for index in indices
         ]
-        if by_name == [None, "token"] and shape[:2] == (1, tokens):
+        if by_name == [None, "token"] and len(shape) > 1 and same_size(shape[0], 1) and same_size(shape[1], tokens):
             source, indices = self.call(aten.select.int, source, 0, 0), indices[1:]
             found = self._keep(self.call(aten._unsafe_index.Tensor, source, indices))
             self.fronted.add(found)
             return found
-        if (by_name, shape[: len(by_name)]) not in ((["token"], (tokens,)), (["token", "rank"], (tokens, ranks))):
+        wanted = (tokens, ranks)[: len(by_name)]
+        if by_name != ["token", "rank"][: len(by_name)] or not by_name or not all(map(same_size, shape, wanted)):
             raise _DifferError
         found = self.call(aten._unsafe_index.Tensor, source, list(indices))
-        if found.meta["val"].numel() == tokens * ranks:
+        if all(same_size(size, 1) for size in found.meta["val"].shape[1:]):
             # A number for each row, which every element of the row asks for.
             found.meta["stored"] = True
         return self._keep(found)
@@ -441,7 +436,7 @@ class _Merge:
             raise _DifferError
         if source not in self.fronted:
             return source
-        return self._keep(self.call(aten.view.default, source, list(source.meta["val"].shape)))
+        return self._keep(self.call(aten.view.default, source, [-1, *after[1:]]))
 
     def _pieces(self, node: fx.Node, args: list[Any]) -> fx.Node:
         """Pieces along another dimension than that of the rows."""
@@ -464,7 +459,7 @@ class _Merge:
                 val = arg.meta["val"]
                 if not isinstance(val, torch.Tensor):
                     raise _DifferError
-                one = arg not in self.rows and (val.dim() < dims or val.shape[0] == 1)
+                one = arg not in self.rows and (val.dim() < dims or same_size(val.shape[0], 1))
                 if not one and (arg not in self.rows or val.dim() != dims):
                     raise _DifferError
             elif _nodes_in(arg):
@@ -480,13 +475,14 @@ class _Merge:
         if left not in self.rows or node.kwargs or not isinstance(right, _Each):
             raise _DifferError
         rounded = left.meta["val"].dtype
-        self.flops += 2 * left.meta["val"].numel() * node.meta["val"].shape[1]
+        rows, terms = left.meta["val"].shape
+        self.flops += 2 * hint_of(rows) * hint_of(terms) * hint_of(node.meta["val"].shape[1])
         sums = self.call(GROUPED, left, self._matrices(right), self.names["ends"], not bias)
         if not bias:
             return self._keep(sums)
         row = self._per_row(bias[0], 2) if isinstance(bias[0], _Each) else bias[0]
         shared = row is bias[0] and (row in self.rows or row.meta["val"].dim() != 1)
-        if shared or row.meta["val"].shape[-1] != sums.meta["val"].shape[1]:
+        if shared or not same_size(row.meta["val"].shape[-1], sums.meta["val"].shape[1]):
             raise _DifferError
         if row.meta["val"].dtype is not torch.float32:
             row = self.call(aten._to_copy.default, row, dtype=torch.float32)
@@ -528,7 +524,9 @@ def _stacked(nodes: Sequence[fx.Node]) -> tuple[fx.Node, bool] | None:
     places = [tuple(part.args) for part in parts]
     tensor = places[0][0]
     count = tensor.meta["val"].shape[0] if isinstance(tensor, fx.Node) else None
-    in_order = count == len(nodes) and all(place == (tensor, 0, n) for n, place in enumerate(places))
+    in_order = (
+        type(count) is int and count == len(nodes) and all(place == (tensor, 0, n) for n, place in enumerate(places))
+    )
     return (tensor, turned) if in_order else None
 
 
