@@ -51,6 +51,11 @@ def floats(*shapes, dtype=torch.float32):
     return [(torch.randn(shape) * 0.3).to(dtype) for shape in shapes]
 
 
+def integers(rows, terms, columns, dtype=torch.bfloat16):
+    """An operand and a weight of 8 bits."""
+    return [*floats((rows, terms), dtype=dtype), torch.randint(-128, 128, (columns, terms), dtype=torch.int8)]
+
+
 def attention(kind, copied):
     """A call of a library's attention in which the operand ``copied`` is a copy of a transposed view."""
 
@@ -304,6 +309,22 @@ OF_CPUS = {
         HALVES,
         ((lambda b, x, w: x.t().contiguous().t() @ w.t().contiguous().t(), HALVES),),
         tolerance=2e-2,
+        cuda=False,
+    ),
+    "product_with_a_weight_of_eight_bits": Case(
+        lambda x, w: x @ w.to(x.dtype).t(),
+        integers(4, 160, 512),
+        (
+            (lambda x, w: x @ w.to(x.dtype).t(), integers(9, 160, 512)),
+            # The library would read past the end.
+            (lambda x, w: x @ w.to(x.dtype).t(), integers(4, 136, 512)),
+            (lambda x, w: x @ w.to(x.dtype).t(), integers(4, 160, 64)),
+            (lambda x, w: x @ w.to(x.dtype).t(), integers(4, 160, 512, torch.float32)),
+            (lambda x, w: x @ w.to(x.dtype), integers(4, 512, 512)),
+            (lambda x, w: x @ w.to(x.dtype).t(), [x.t().contiguous().t() for x in integers(4, 160, 512)]),
+            (lambda x, w: x @ (w.to(x.dtype) * 2).t(), integers(4, 160, 512)),
+        ),
+        tolerance=1e-2,
         cuda=False,
     ),
     "gelu_of_a_linear": activated(F.gelu),

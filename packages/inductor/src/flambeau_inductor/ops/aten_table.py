@@ -18,6 +18,7 @@ from .aten import Formula, Trait, Treatment, declare
 declare(
     # Products and convolution.
     "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "vdot", "addbmm", "_int_mm", "_scaled_mm", "_grouped_mm",
+    "_weight_int8pack_mm",
     "_addmm_activation",
     # Attention.
     "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",

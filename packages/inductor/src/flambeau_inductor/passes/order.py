@@ -11,6 +11,7 @@ from ..rewrite import (
     bias,
     cells,
     depthwise_gradients,
+    eight_bit_weights,
     embedding_gradients,
     epilogues,
     folded_scales,
@@ -51,7 +52,9 @@ LIBRARY_CALLS = RuleSet(
     )
 )
 #: Which products the library does, and what it does with them: last, on what the other passes left, convolutions that are products included.
-PRODUCTS = RuleSet((*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES, *packed_products.RULES))
+PRODUCTS = RuleSet(
+    (*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES, *eight_bit_weights.RULES, *packed_products.RULES)
+)
 #: Convolutions, in the layout that they were given.
 CONVOLUTIONS = RuleSet((*pointwise_convolutions.RULES, *packed_convolutions.RULES))
 
