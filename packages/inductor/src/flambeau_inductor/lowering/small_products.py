@@ -91,7 +91,7 @@ def is_faster(left: torch.Tensor, right: torch.Tensor) -> bool:
     work = batch * rows * columns * terms
     call = _CALL + _TERM * work + (_MATRIX * batch if several else 0)
     wide = 2 if left.dtype is torch.float64 else 1
-    if right.stride(-1) == 1 or columns == 1:
+    if right.stride(-1) == 1 and columns > 1:
         registers = -(-columns * wide // _LANES)
         partly = _PARTLY if columns * wide % _LANES else 0.0
         return batch * rows * terms * (_ROW + _REGISTER * registers + partly) < call
