@@ -123,7 +123,7 @@ def test_what_the_library_keeps(function, more):
 
 
 def test_training_that_the_library_keeps():
-    """Computed again, read elsewhere, or where there are no templates."""
+    """Where the program says what is saved, read elsewhere, or where there are no templates."""
     context = CompileContext(CompileContext().config.with_options(TRITON))
     given = [*INPUTS, torch.randn(INPUTS[0].shape).bfloat16()]
     gm = joint(sliding, *given)
@@ -131,9 +131,9 @@ def test_training_that_the_library_keeps():
         op="call_function", target=aten._scaled_dot_product_flash_attention_for_cpu.default
     )
     sums = next(part for part in forward.users if part.args[1] == 1)
-    forward.meta["checkpoint"] = 0
+    forward.meta["policy"] = True
     assert not fuse_masked(gm.graph, [], context)
-    del forward.meta["checkpoint"]
+    del forward.meta["policy"]
     assert not fuse_masked(gm.graph, [sums], context)
     assert not fuse_masked(gm.graph, [], CompileContext())
     assert fuse_masked(gm.graph, [], context)

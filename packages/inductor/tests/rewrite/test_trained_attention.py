@@ -132,11 +132,21 @@ def context(**options):
     return CompileContext(CompileContext().config.with_options({**TRITON, **options}))
 
 
-@pytest.mark.parametrize(("note", "value"), [("checkpoint", 0), ("refused", True), ("checks", True)])
+@pytest.mark.parametrize(("note", "value"), [("checkpoint", 0), ("policy", True), ("refused", True), ("checks", True)])
 def test_what_a_node_says_of_itself_keeps_it(note, value):
     gm = joint(sliding, *SQUARE, torch.randn(SQUARE[0].shape).half())
     next(iter(gm.graph.find_nodes(op="call_function", target=aten._softmax.default))).meta[note] = value
     assert not fuse_attention(gm.graph, [], context())
+
+
+def test_a_region_that_is_computed_again_is_of_the_node_in_its_place():
+    gm = joint(sliding, *SQUARE, torch.randn(SQUARE[0].shape).half())
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and not node.meta.get("backward"):
+            node.meta["checkpoint"] = 3
+    assert fuse_attention(gm.graph, [], context())
+    forward, backward = (node for node in gm.graph.nodes if "attend" in str(node.target) and node.op == "call_function")
+    assert forward.meta["checkpoint"] == 3 and "checkpoint" not in backward.meta and backward.meta["backward"]
 
 
 def test_results_in_the_midst_and_processors_without_templates():

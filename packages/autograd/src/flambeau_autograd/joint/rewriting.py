@@ -16,7 +16,10 @@ Rewrite = Callable[[Graph, list[Node]], Mapping[Node, Node]]
 
 
 def rewrite_joint(joint: Joint, rewrite: Rewrite) -> None:
-    """Nested graphs that it adds become constants."""
+    """Nested graphs that it adds become constants. Nodes of a checkpointed region of which the program says what is saved carry `meta["policy"]`."""
+    for node in joint.graph.nodes if joint.policies else ():
+        if node.meta.get("checkpoint") in joint.policies:
+            node.meta["policy"] = True
     kept = [n for n in (*joint.results, *joint.grads, *(value for _, value in joint.writes)) if isinstance(n, Node)]
     replaced = rewrite(joint.graph, list(dict.fromkeys(n for n in kept if n.op == "call_function")))
     for node in joint.graph.find_nodes(op="get_attr"):

@@ -5,6 +5,7 @@ In: the place in front of which they go. Out: nodes that say which half of the g
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import getitem
 from typing import Any
 
@@ -17,7 +18,7 @@ from .fakes import PROVENANCE, quietly
 
 #: The note on a node that is a nested graph; autograd reads it.
 BODY = "body"
-_NOTES = (*PROVENANCE, "backward")
+_NOTES = (*PROVENANCE, "backward", "checkpoint")
 
 
 @define
@@ -59,6 +60,16 @@ class JointEditor:
         for node in reversed(self.made):
             self.graph.erase_node(node)
         self.made.clear()
+
+
+def region_of(nodes: Iterable[fx.Node]) -> tuple[int | None, ...]:
+    """The checkpointed region that all ``nodes`` are of, None for no region, as the only element; nothing where they are of several, or where somebody said of
+    one of them how it is computed or whether it is saved."""
+    nodes = list(nodes)
+    if any(node.meta.get(note) for node in nodes for note in ("refused", "checks", "policy")):
+        return ()
+    regions = {node.meta.get("checkpoint") for node in nodes}
+    return tuple(regions) if len(regions) == 1 else ()
 
 
 def empty(mode: FakeTensorMode, *shape: int, device: torch.device) -> torch.Tensor:

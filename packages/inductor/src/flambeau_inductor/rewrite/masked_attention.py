@@ -26,7 +26,7 @@ from ..lowering.written_attention import ATTEND
 from ..lowering.written_gradients import ATTEND_BACKWARD
 from .engine import Editor, Match, Rule
 from .fakes import fake_mode_of, quietly
-from .joint_calls import JointEditor, empty, sweep
+from .joint_calls import JointEditor, empty, region_of, sweep
 from .patterns import argument, call
 from .written_attention import Scores, fits, graph_of
 
@@ -110,9 +110,8 @@ def _forward_of(backward: fx.Node, library: _Library, results: frozenset[fx.Node
     gradients = all(user.target is getitem and (user.args[1] < _GRADIENTS or not user.users) for user in backward.users)
     others = [part for part in forward.users if part.args[1] != 0]
     private = all(user is backward for part in others for user in part.users) and not results & {*others}
-    notes = [node.meta.get(note) for node in (forward, backward) for note in ("refused", "checks")]
-    checkpointed = any(node.meta.get("checkpoint") is not None for node in (forward, backward))
-    return forward if gradients and private and not any(notes) and not checkpointed else None
+    known = region_of([forward]) and region_of([backward]) == (None,)
+    return forward if gradients and private and known else None
 
 
 def _masked(node: fx.Node, context: CompileContext) -> _Masked | None:

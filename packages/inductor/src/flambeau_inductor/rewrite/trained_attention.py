@@ -6,7 +6,7 @@ these decline stays. Between them go the result and two numbers for each row.
 
 The forward is what ``written_attention.py`` looks for. Of the backward, what lies between the softmax's gradient and the products is evaluated in the
 kernels as the program's autograd wrote it. Whatever else reads scores, shares or their gradients keeps the graph as it is: a bias with a gradient,
-shares that are returned, dropout.
+shares that are returned, dropout. A checkpointed region has the forward's node in the place of its own: it is computed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..lowering.trial import refusal
 from ..lowering.written_attention import ATTEND
 from ..lowering.written_gradients import ATTEND_BACKWARD
 from .fakes import fake_mode_of
-from .joint_calls import JointEditor, empty, sweep
+from .joint_calls import JointEditor, empty, region_of, sweep
 from .written_attention import CASTS, MOVES, Scores, graph_of, heads_of, is_attention, is_evaluated
 
 aten = torch.ops.aten
@@ -163,8 +163,11 @@ def _fused(
             return {}
         outward = Scores(shape, (found.gradient, product))
         outward.collect(found.last, deep=deep)
-        region = [*forward.varying(), *outward.varying(), found.softmax, *found.path, found.slopes, *found.inward]
-        if not _is_closed(region, found, results):
+        early = [*forward.varying(), found.softmax, *found.path]
+        late = [*outward.varying(), found.slopes, *found.inward]
+        if not region_of([*early, found.root]) or region_of([*set(late).difference(early), *found.ends]) != (None,):
+            return {}
+        if not _is_closed([*early, *late], found, results):
             return {}
         made = _Replacement(graph, found, product, context).run(forward, outward)
         if made:
@@ -173,14 +176,11 @@ def _fused(
 
 
 def _is_closed(region: Sequence[fx.Node], found: _Attention, results: frozenset[fx.Node]) -> bool:
-    """Whether nothing outside reads what is to go, and nobody said of a part of it how it is to be computed."""
+    """Whether nothing outside reads what is to go."""
     turned: Any = found.ends[2].args[0]
     inside = {*region, turned}
     ends = {found.root, *found.ends}
     if inside & results or any(node.meta.get("backward") for node in (found.softmax, found.root)):
-        return False
-    notes = ("refused", "checks")
-    if any(any(map(node.meta.get, notes)) or node.meta.get("checkpoint") is not None for node in inside | ends):
         return False
     return all(user in inside or user in ends for node in inside for user in node.users)
 
