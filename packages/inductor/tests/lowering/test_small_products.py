@@ -41,6 +41,7 @@ SMALL = {
     "linear": (linear, [(4, 24), (16, 24), (16,)]),
     "a matrix as bias": (torch.addmm, [(4, 6), (4, 5), (5, 6)]),
     "several": (torch.bmm, [(3, 4, 8), (3, 8, 5)]),
+    "many": (torch.bmm, [(32, 8, 8), (32, 8, 8)]),
     "several with a bias": (torch.baddbmm, [(3, 1, 5), (3, 4, 8), (3, 8, 5)]),
 }
 

@@ -31,8 +31,8 @@ _PRODUCTS = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1, ate
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 #: Nanoseconds: a library's call, a matrix of several, a multiplication there.
 _CALL, _MATRIX, _TERM = 500.0, 60.0, 0.012
-#: Nanoseconds of loops over rows of the right operand: a row, a register of it, and one that is not full.
-_ROW, _REGISTER, _PARTLY = 0.1, 0.2, 1.6
+#: Nanoseconds of loops over rows of the right operand: a row, a register of it, one that is not full behind others, and alone.
+_ROW, _REGISTER, _PARTLY, _ALONE = 0.1, 0.2, 1.6, 0.9
 #: And of loops along the terms: a result, and a term of it.
 _RESULT, _ALONG = 1.2, 0.02
 #: Lanes of float32 in a register.
@@ -93,7 +93,7 @@ def is_faster(left: torch.Tensor, right: torch.Tensor) -> bool:
     wide = 2 if left.dtype is torch.float64 else 1
     if right.stride(-1) == 1 and columns > 1:
         registers = -(-columns * wide // _LANES)
-        partly = _PARTLY if columns * wide % _LANES else 0.0
+        partly = 0.0 if columns * wide % _LANES == 0 else _ALONE if registers == 1 else _PARTLY
         return batch * rows * terms * (_ROW + _REGISTER * registers + partly) < call
     if right.stride(-2) == 1 and (left.stride(-1) == 1 or terms == 1):
         return batch * rows * columns * (_RESULT + _ALONG * wide * terms) < call
