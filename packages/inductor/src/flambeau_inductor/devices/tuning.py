@@ -27,13 +27,19 @@ class AttentionShapes:
     """Shapes of attention's kernels by the larger head width, up to which each goes: of operands of 16 bits by what is computed, and of float32."""
 
     forward: _Shapes = (
-        (64, AttentionShape(128, 128, 4, 3)),
+        (64, AttentionShape(64, 64, 4, 3)),
         (128, AttentionShape(128, 64, 8, 3)),
         (256, AttentionShape(64, 32, 4, 3)),
     )
+    #: Forward of fewer rows than a product of matrices takes at once.
+    decode: _Shapes = (
+        (64, AttentionShape(32, 128, 4, 3)),
+        (128, AttentionShape(32, 64, 4, 3)),
+        (256, AttentionShape(32, 32, 4, 3)),
+    )
     query_gradient: _Shapes = (
         (64, AttentionShape(64, 64, 4, 3)),
-        (128, AttentionShape(64, 32, 4, 3)),
+        (128, AttentionShape(128, 64, 8, 3)),
         (256, AttentionShape(64, 32, 8, 2)),
     )
     key_gradients: _Shapes = (
@@ -41,8 +47,6 @@ class AttentionShapes:
         (128, AttentionShape(64, 32, 4, 3)),
         (256, AttentionShape(64, 32, 8, 2)),
     )
-    #: All gradients by one kernel, in the place of the two before, where a width has a shape.
-    gradients: _Shapes = ()
     single: _Shapes = (
         (64, AttentionShape(64, 32, 4, 2)),
         (128, AttentionShape(64, 32, 8, 2)),
@@ -53,10 +57,6 @@ class AttentionShapes:
         """The shape of a kernel, ``kind`` being the name of a field, for heads of ``width``."""
         shapes: _Shapes = getattr(self, kind)
         return next(shape for most, shape in shapes if width <= most)
-
-    def together(self, width: int) -> bool:
-        """Whether one kernel computes all gradients of heads of ``width``, adding those of queries in memory."""
-        return any(width <= most for most, _ in self.gradients)
 
 
 @frozen(kw_only=True)

@@ -166,10 +166,7 @@ class _Machine:
             out = operation.outs.get(name)
             if out is not None:
                 value = value.to(out.layout.dtype).reshape(tuple(map(self.integer, out.layout.sizes)))
-                if out.in_place:
-                    self.window(Ref.whole(out)).add_(value)
-                else:
-                    self.memory[out.name] = self._as_planned(out, value)
+                self.memory[out.name] = self._as_planned(out, value)
 
     def _nested(self, op: Nested, passed: Any, same: Any, slices: Any, length: int = 0) -> tuple[Any, ...]:
         first, last = (self.bodies[name] for name in (op.bodies[0], op.bodies[-1]))

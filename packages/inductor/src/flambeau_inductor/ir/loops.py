@@ -153,7 +153,7 @@ class Template:
 
     ``operands`` and ``outs`` have names that the kind knows, and so have ``bodies``: scalars that the kernel evaluates in its midst, at the
     points of ``axes``. They may load from buffers, and read what the kernel has computed by then as ``reduced`` values. ``facts`` is plain data.
-    ``name`` and ``stacks`` are those of the kernel, given by ``schedule``. A result that lies over another buffer's memory is added to what is there.
+    ``name`` and ``stacks`` are those of the kernel, given by ``schedule``.
     """
 
     kind: str

@@ -56,18 +56,11 @@ def _key_gradients(operands: Operands, facts: Mapping[str, Any], body: Body) -> 
     return {"dk": _joined(dk, operands["k"]), "dv": _joined(dv, operands["v"])}
 
 
-def _gradients(operands: Operands, facts: Mapping[str, Any], body: Body) -> dict[str, Tensor]:
-    slope, _ = _slope(operands, facts, body, "q")
-    dq = slope @ _spread(operands["k"], operands["q"]) / facts["scale"]
-    return {**_key_gradients(operands, facts, body), "dq": dq}
-
-
 #: By kind.
 MEANINGS = {
     templates.ATTENTION: _attention,
     templates.ATTENTION_QUERY_GRADIENT: _query_gradient,
     templates.ATTENTION_KEY_GRADIENTS: _key_gradients,
-    templates.ATTENTION_GRADIENTS: _gradients,
 }
 
 

@@ -30,8 +30,6 @@ ATTENTION_QUERY_GRADIENT = "attention_query_gradient"
 #: The same operands, with the block mask by keys. -> ``dk``, ``dv``.
 ATTENTION_KEY_GRADIENTS = "attention_key_gradients"
 
-#: The same, and added to ``dq``, float32 over memory of zeros, what keys give to it before the scale: in no order that repeats. -> ``dk``, ``dv``, ``dq``.
-ATTENTION_GRADIENTS = "attention_gradients"
 
 #: The widest head of attention, and the smallest side of a block that products take.
 WIDEST_HEAD, LEAST_SIDE = 256, 16

@@ -14,12 +14,11 @@ import torch
 from attrs import frozen
 from torch import fx
 
-from ..devices import device_facts
 from ..expr import ZERO, Expr, Symbol
 from ..ir import scalar as sc
 from ..ir import templates
 from ..ir.layout import Layout, Ref, contiguous_strides
-from ..ir.loops import Axis, Pointwise, Template, make_axes
+from ..ir.loops import Axis, Template
 from ..ir.scalar import Scalar
 from ..ops.dtypes import HALVES
 from .builder import Builder
@@ -58,12 +57,11 @@ class _Problem:
         more: dict[str, TensorValue],
         outs: dict[str, Layout],
         bodies: dict[str, Scalar],
-        zeros: Sequence[str] = (),
         **facts: Any,
     ) -> list[TensorValue]:
-        """Append the template; what it gives. It adds to those of ``zeros``."""
+        """Append the template; what it gives."""
         g = self.g
-        made = {name: g.new_buffer(out, _zeros(g, out) if name in zeros else "") for name, out in outs.items()}
+        made = {name: g.new_buffer(layout) for name, layout in outs.items()}
         table = {name: ref for name, ref in self.table.items() if name.removeprefix("full_").startswith(side)}
         operands = {
             "q": self.q,
@@ -162,25 +160,9 @@ def backward(
     less = _less(g, out, grad_out, grad_lse)
     more = {"grad": grad_out, "lse": lse, "less": less}
     query, keys, values = (layout_of(g, val) for val in vals[:3])
-    tuning = device_facts(q.device).tuning.attention
-    outs = {"dk": keys, "dv": values}
-    if tuning.together(max(int(x.sizes[-1]) for x in (q, v))) and not torch.are_deterministic_algorithms_enabled():
-        outs["dq"] = Layout.contiguous(q.sizes, torch.float32, q.device)
-        dk, dv, sums = problem.write(templates.ATTENTION_GRADIENTS, "q", more, outs, bodies, zeros=("dq",))
-        factor = sc.constant(problem.scale, torch.float32)
-        dq = g.lazy(q.sizes, q.dtype, q.device, lambda at: g.convert(sc.op("mul", sums.at(at), factor), q.dtype))
-    else:
-        (dq,) = problem.write(templates.ATTENTION_QUERY_GRADIENT, "kv", more, {"dq": query}, bodies)
-        dk, dv = problem.write(templates.ATTENTION_KEY_GRADIENTS, "q", more, outs, bodies)
-    return (dq, dk, dv, (None,) * len(score_with))[: len(vals)]
-
-
-def _zeros(g: Builder, layout: Layout) -> str:
-    """A buffer of zeros, to be added to."""
-    base = g.new_buffer(layout)
-    zero = sc.constant(0.0, layout.dtype)
-    g.operations.append(Pointwise(base, make_axes(layout.sizes), zero, g.origins))
-    return base.name
+    dq = problem.write(templates.ATTENTION_QUERY_GRADIENT, "kv", more, {"dq": query}, bodies)
+    dk, dv = problem.write(templates.ATTENTION_KEY_GRADIENTS, "q", more, {"dk": keys, "dv": values}, bodies)
+    return (*dq, dk, dv, (None,) * len(score_with))[: len(vals)]
 
 
 #: By operator.

@@ -18,7 +18,6 @@ _WRITERS: dict[str, Callable[[Template, str], GeneratedKernel]] = {
     templates.ATTENTION: attention.forward,
     templates.ATTENTION_QUERY_GRADIENT: attention.query_gradient,
     templates.ATTENTION_KEY_GRADIENTS: attention.key_gradients,
-    templates.ATTENTION_GRADIENTS: attention.gradients,
 }
 
 

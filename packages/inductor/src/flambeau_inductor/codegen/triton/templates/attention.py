@@ -38,6 +38,8 @@ _NUMBERS = (("lse", "logs"), ("total", "logs"), ("peak", "tops"), ("less", "extr
 #: What has a row of numbers for each query or key.
 _ROWS = frozenset(("out", "dq", "dk", "dv"))
 
+#: Rows that leave most of a product of matrices unused.
+_FEW = 32
 #: Bytes of shared memory: what a stage may take for what functions read of pairs, and what Triton takes for itself.
 _PAIRS, _SCRATCH = 32 << 10, 2 << 10
 
@@ -98,14 +100,9 @@ def query_gradient(template: Template, name: str) -> GeneratedKernel:
     return w.kernel()
 
 
-def gradients(template: Template, name: str) -> GeneratedKernel:
-    """All three: what a block of keys gives to the queries' gradient is added in memory, and scores are computed once."""
-    return key_gradients(template, name, "gradients")
-
-
-def key_gradients(template: Template, name: str, kind: str = "key_gradients") -> GeneratedKernel:
+def key_gradients(template: Template, name: str) -> GeneratedKernel:
     """The gradients of keys and values, over all queries that share them."""
-    w = _Writer(template, name, ("b", "h", "n", "m"), kind)
+    w = _Writer(template, name, ("b", "h", "n", "m"), "key_gradients")
     w.load_rows("k", "keys")
     w.load_rows("v", "values")
     w.head += [
@@ -123,8 +120,6 @@ def key_gradients(template: Template, name: str, kind: str = "key_gradients") ->
         w.body.line(f"dv = {w.dot(shares, 'grads', 'dv')}")
         slope = w.slope(shares, "extra")
         w.body.line(f"dk = {w.dot(slope, 'queries', 'dk')}")
-        if "dq" in w.outs:
-            w.add_step("dq", slope, "keys")
         w.end()
     w.store_rows("dk", f"dk * {w.scale!r}")
     w.store_rows("dv", "dv")
@@ -225,6 +220,7 @@ class _Writer:
         """The shape for this width, in blocks that the mask's blocks are multiples of, with as many stages as shared memory holds."""
         width = max(self.wide("q"), self.wide("v"))
         facts = device_facts(self.template.device)
+        kind = "decode" if kind == "forward" and self.rows <= _FEW else kind
         shape = facts.tuning.attention.shape(kind if self.half.itemsize == 2 else "single", width)
         rows, step = (
             min(
@@ -244,9 +240,7 @@ class _Writer:
         both = self.half.itemsize * (self.wide("q") + self.wide("v"))
         while rows * step * self.body.pair_bytes > _PAIRS and step > LEAST_SIDE:
             step //= 2
-        # What is added to memory is turned and laid out anew there.
-        turned = step * (rows * self.half.itemsize + 4 * width) if kind == "gradients" else 0
-        room = facts.shared - rows * both - turned - _SCRATCH
+        room = facts.shared - rows * both - _SCRATCH
         stages = max(1, min(shape.num_stages, room // (step * (both + rows * self.body.pair_bytes))))
         return AttentionShape(rows, step, shape.num_warps if rows >= 64 else 4, stages)
 
@@ -402,18 +396,6 @@ class _Writer:
         """The first element of the program's heads in a result."""
         base = self._base(f"out_{name}", ref, self._lanes(name))
         return f"{base} + part.to(tl.int64) * {int(self.outs[name].layout.strides[0])}" if self.parts > 1 else base
-
-    def add_step(self, name: str, left: str, right: str) -> None:
-        """Add the products of rows' numbers, computed for each place, and an operand's rows to what places have of a result."""
-        if self.rows % self.shape.rows:
-            self.body.line(f"given = tl.where((xi < {self.rows})[:, None], {left}, 0.0)")
-            left = "given"
-        ref = self._result(name)
-        columns, exists = self._columns(name, ref)
-        self._point(f"{name}_at = {self._result_base(name, ref)}")
-        pointer = f"{name}_at + ({stepped('places[:, None]', ref.strides[2])} + {columns})"
-        self.body.line(f"given = tl.dot(tl.trans({left}.to({self.dtype})), {right})")
-        self.body.line(f"tl.atomic_add({pointer}, given{', mask=' + exists if exists else ''}, sem='relaxed')")
 
     def store_numbers(self, name: str, text: str) -> None:
         """One number for each row."""
