@@ -303,6 +303,7 @@ LEFT_OUT = {
     "inductor/src/flambeau_inductor/codegen/triton/traffic.py": "which block sizes are fast: right either way",
     "inductor/src/flambeau_inductor/codegen/triton/errors.py": "words",
     "inductor/src/flambeau_inductor/autotune/tiles.py": "which tiles are fast: right either way",
+    "runtime/src/flambeau_runtime/library_settings.py": "timing",
     "runtime/src/flambeau_runtime/bench.py": "timing",
     "runtime/src/flambeau_runtime/timing.py": "timing",
     "runtime/src/flambeau_runtime/workers/main.py": "run by its path in processes of its own, which no fault of an import reaches",

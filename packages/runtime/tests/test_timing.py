@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 
-from flambeau_runtime import timing
+from flambeau_runtime import library_settings, timing
 from flambeau_runtime.artifact import Artifact, Call, InputSpec, OutputSpec, Program, Reg, Scalar
 from flambeau_runtime.timing import time_apart, time_artifacts, time_groups
 from flambeau_runtime.workers import Request, WorkerFailed
+from flambeau_runtime.workers import main as worker
 
 CPU = torch.device("cpu")
 
@@ -144,20 +145,33 @@ def test_what_never_ends_is_ended(monkeypatch):
     """The process is killed, its request fails, and the next one has a new process."""
     monkeypatch.setattr(timing, "PATIENCE_SECONDS", 0.05)
     process = timing._Process()
-    slow = Request("time", {"device": "cpu"}, (artifact().to_bytes(),))
+    slow = timing._request([artifact()], CPU)
     assert isinstance(process.ask(slow), WorkerFailed)
     monkeypatch.setattr(timing, "PATIENCE_SECONDS", 120.0)
-    process.start(Request("time", {"device": "cpu"}))
+    process.start(timing._request([], CPU))
     assert process.ask(slow)[0]["seconds"][0] > 0
     process.close()
 
 
 def test_the_process_ends_when_nothing_is_asked():
     process = timing._Process(linger=0.05)
-    request = Request("time", {"device": "cpu"}, (artifact().to_bytes(),))
+    request = timing._request([artifact()], CPU)
     for _ in range(2):
         process.start(request)
         assert process.ask(request)[0]["seconds"][0] > 0
         (worker,) = process._pool._all
         worker.process.wait(timeout=20)
     process.close()
+
+
+def test_libraries_compute_there_as_they_do_here():
+    """Else a library that may round would be timed at full precision, and lose to a kernel of ours that rounds."""
+    before = library_settings.current()
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        request = timing._request([artifact()], CPU)
+        library_settings.apply(before)
+        answer, _ = worker._time(dict(request.fields), list(request.blobs))
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32" and answer["seconds"][0] > 0
+    finally:
+        library_settings.apply(before)

@@ -21,7 +21,7 @@ from attrs import Factory, frozen
 from torch import Tensor, fx
 from torch._ops import HigherOrderOperator
 
-from flambeau_runtime import accelerators, processor
+from flambeau_runtime import accelerators, library_settings, processor
 
 from .options import Options
 from .stages import Stages
@@ -29,7 +29,6 @@ from .stages import Stages
 _PACKAGES = ("flambeau_autograd", "flambeau_inductor", "flambeau_runtime", "flambeau")
 _MAX_CONSTANT_BYTES = 1 << 20
 _CUDA_DEVICE = re.compile(r"cuda(:\d+)?")
-_LIBRARIES = ("cuda", "mkldnn")
 _TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -228,18 +227,7 @@ def _global_state() -> str:
         torch.is_autocast_cache_enabled(),
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
-        # Not through torch.backends: its older switches raise once a program has used the newer ones.
-        [
-            torch._C._get_fp32_precision_getter(library, op)
-            for library in _LIBRARIES
-            for op in ("matmul", "conv", "rnn")
-        ],
-        torch.backends.mkldnn.enabled,
-        torch.backends.cudnn.enabled,
-        torch.backends.cuda.flash_sdp_enabled(),
-        torch.backends.cuda.mem_efficient_sdp_enabled(),
-        torch.backends.cuda.math_sdp_enabled(),
-        torch.backends.cuda.cudnn_sdp_enabled(),
+        library_settings.current(),
     )
     return repr(facts)
 

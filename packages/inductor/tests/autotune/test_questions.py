@@ -17,6 +17,7 @@ from flambeau_inductor.autotune.progress import Progress
 from flambeau_inductor.autotune.questions import UNKNOWN, Question, answers, fastest
 from flambeau_inductor.codegen.tunable import bucket
 from flambeau_inductor.config import Config
+from flambeau_runtime import library_settings
 from flambeau_runtime.artifact import Artifact, Program
 
 CUDA = torch.device("cuda")
@@ -83,6 +84,16 @@ def test_looking_around(clock):
     """Each round tries what is beside the best, until the rounds are over."""
     assert answers([question()], Config(coordinate_descent_tuning=True), measure=True) == [Knob(43)]
     assert clock.sizes == [3, 2, 2, 2, 2]
+
+
+def test_what_libraries_may_do_is_part_of_the_key():
+    before, key = library_settings.current(), question().key
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        assert question().key != key
+    finally:
+        library_settings.apply(before)
+    assert question().key == key
 
 
 def test_the_device_and_the_versions_are_part_of_the_key(monkeypatch):

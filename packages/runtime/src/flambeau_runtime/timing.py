@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from attrs import frozen
 
+from . import library_settings
 from .artifact import Artifact, ConstantSpec, InputSpec
 from .artifact import Scalar as Register
 from .cache import Store, default_store
@@ -47,7 +48,7 @@ _CYCLES, _LONGEST_LEAD = 2e9, 0.02
 
 def start(device: torch.device) -> None:
     """Start the process that times, so that it is ready when programs come. Returns at once."""
-    _process().start(Request("time", {"device": str(device)}))
+    _process().start(_request((), device))
 
 
 def time_apart(
@@ -110,9 +111,14 @@ def _survived(artifacts: Sequence[Artifact], device: torch.device) -> list[float
 def _ask(artifacts: Sequence[Artifact], device: torch.device) -> list[float | None] | WorkerFailed:
     if not artifacts:
         return []
-    request = Request("time", {"device": str(device)}, tuple(artifact.to_bytes() for artifact in artifacts))
-    answer = _process().ask(request)
+    answer = _process().ask(_request(artifacts, device))
     return answer if isinstance(answer, WorkerFailed) else list(answer[0]["seconds"])
+
+
+def _request(artifacts: Sequence[Artifact], device: torch.device) -> Request:
+    """Libraries compute there as they do here: in TF32 or not, for one."""
+    header = {"device": str(device), "settings": library_settings.current()}
+    return Request("time", header, tuple(artifact.to_bytes() for artifact in artifacts))
 
 
 class _Process:

@@ -17,7 +17,7 @@ import attrs
 import torch
 from attrs import field, frozen
 
-from flambeau_runtime import Artifact, CacheKey, Store, default_store
+from flambeau_runtime import Artifact, CacheKey, Store, default_store, library_settings
 from flambeau_runtime.timing import time_groups
 
 from ..config import Config
@@ -81,9 +81,11 @@ def anything_stored() -> bool:
 
 
 def key_of(asked: str, device: torch.device) -> CacheKey:
-    """The place of an answer: what was asked, of which device, with whose library and which generator."""
+    """The place of an answer: what was asked, of which device, with whose library, what that may do, and which generator."""
     versions = f"{torch.__version__} {torch.version.cuda} {_generator()}"
-    return CacheKey(KIND, {"asked": asked, "device": device_facts(device).name, "versions": versions})
+    libraries = repr(library_settings.current())
+    facts = {"asked": asked, "device": device_facts(device).name, "libraries": libraries, "versions": versions}
+    return CacheKey(KIND, facts)
 
 
 def answers(questions: Sequence[Question], config: Config, *, measure: bool, subject: str = KIND) -> list[Any]:

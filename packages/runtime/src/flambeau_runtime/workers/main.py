@@ -63,9 +63,11 @@ def _interpret(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, An
 def _time(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
     import torch
 
+    from flambeau_runtime import library_settings
     from flambeau_runtime.artifact import Artifact
     from flambeau_runtime.timing import time_artifacts
 
+    library_settings.apply(header["settings"])
     artifacts = [Artifact.from_bytes(blob) for blob in blobs]
     return {"seconds": time_artifacts(artifacts, torch.device(header["device"]))}, []
 
