@@ -191,6 +191,7 @@ NEAR = {
     "rows in reverse": near(body=lambda rows, *_: rows.flip(0)),
     "rounds that differ": near(body=lambda rows, place, *_: rows.sin() if place == 2 else rows.cos()),
     "numbers that differ": near(body=lambda rows, place, *_: rows * (place + 1)),
+    "rows of random numbers": near(body=lambda rows, *_: rows * torch.bernoulli(rows.sigmoid())),
     "a round that reads the result": near(body=lambda rows, place, result, token: rows + result[token]),
     "rows that are read elsewhere": near(after=lambda rows, result: rows.sum()),
     "results between rounds": near(after=lambda rows, result: result),

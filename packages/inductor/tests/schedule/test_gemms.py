@@ -189,8 +189,8 @@ def test_an_operand_is_computed_only_from_what_is_still_there(overwritten):
 
 def grouped(after):
     """The steps of a grouped product of 5 groups, 70 rows and 72 columns with ``after`` it."""
-    inputs = [r(70, 48, dtype=torch.bfloat16), r(5, 48, 72, dtype=torch.bfloat16), torch.ones(5, dtype=torch.int32)]
-    return formed(lambda x, w, ends: after(torch._grouped_mm(x, w, offs=ends)), *inputs)
+    inputs = [r(70, 48, dtype=torch.bfloat16), r(5, 72, 48, dtype=torch.bfloat16), torch.ones(5, dtype=torch.int32)]
+    return formed(lambda x, w, ends: after(torch._grouped_mm(x, w.transpose(1, 2), offs=ends)), *inputs)
 
 
 GATED = {

@@ -193,7 +193,7 @@ class Gemm:
     With ``offsets`` (int32, one for each group) it is a grouped product: ``left`` is (1, m, k) and ``right`` (groups, k, n), and the rows from the offset before a group's to
     its own (from 0 for the first) are multiplied with that group's matrix. The sums of rows behind the last offset are 0. ``further`` are the groups' matrices behind the
     first one where they lie apart, each (1, k, n) as ``right`` is then, in its strides. ``second`` is another right
-    operand of a grouped product, like ``right``, as far behind it as those of further matrices are behind theirs; its sums are ``reduced(SECOND_SUM, float32)``.
+    operand of a grouped product, in the same memory as ``right``, as far behind it as those of further matrices are behind theirs; its sums are ``reduced(SECOND_SUM, float32)``.
     """
 
     left: Ref | Window

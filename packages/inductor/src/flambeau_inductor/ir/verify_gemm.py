@@ -10,6 +10,7 @@ for each matrix, and none else has a second right operand.
 from __future__ import annotations
 
 import torch
+from attrs import evolve
 
 from ..errors import VerifyError
 from ..expr import ONE
@@ -46,8 +47,8 @@ def _groups(gemm: Gemm) -> str:
         return f"{groups} groups with offsets {offsets.sizes} of {offsets.dtype}"
     if gemm.tile.parts != 1 or isinstance(right, Computed):
         return "groups whose terms are in parts, or whose matrices are computed"
-    if second is not None and (second.sizes, second.dtype) != (right.sizes, right.dtype):
-        return f"right operands of sizes {right.sizes} and {second.sizes}"
+    if second is not None and evolve(second, offset=right.offset) != right:
+        return f"right operands that lie otherwise: {right} and {second}"
     like = [(ref.sizes, ref.strides, ref.dtype) for ref in (right, *gemm.further)]
     if gemm.further and (len(set(like)) > 1 or right.sizes[0] is not ONE):
         return "matrices of groups that lie apart, and not in the same way"

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
 from ..devices import device_facts, device_of
+from ..ops.aten import aten_op
 from ..ops.grouped import GROUPED, MOST_MATRICES
 from .fakes import fake_mode_of, hint_of, insert_call, quietly, same_layout, same_size, values_of
 
@@ -29,8 +30,9 @@ aten = torch.ops.aten
 
 #: The fewest rounds that are worth it.
 _FEWEST = 2
-#: What a round takes in which the host waits for a number and starts kernels anew, and the part of the library's time for products that ours may take longer.
-_ROUND_SECONDS, _LOST = 50e-6, 0.1
+#: What a round takes beside its products, and the part of the library's time for products that ours may take longer. Measured on an H200 (torch 2.11, bfloat16, 8 experts of 4,096 x
+#: 14,336, 4,096 tokens, eager): 5,970 us, of which products take 4,064 us.
+_ROUND_SECONDS, _LOST = 100e-6, 0.07
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 #: What takes pieces along one dimension, which is the argument at the place.
 _PIECES = {aten.slice.Tensor: 1, aten.split.Tensor: 2, aten.split_with_sizes.default: 2, aten.unsqueeze.default: 1}
@@ -395,7 +397,7 @@ class _Merge:
             return self._product(node, args)
         if target in _PIECES:
             return self._pieces(node, args)
-        if target in _CASTS or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags):
+        if target in _CASTS or _is_pointwise(target):
             return self._pointwise(node, args)
         raise _DifferError
 
@@ -528,6 +530,14 @@ def _stacked(nodes: Sequence[fx.Node]) -> tuple[fx.Node, bool] | None:
         type(count) is int and count == len(nodes) and all(place == (tensor, 0, n) for n, place in enumerate(places))
     )
     return (tensor, turned) if in_order else None
+
+
+def _is_pointwise(target: Any) -> bool:
+    """Whether an op computes each element of its own, of nothing but its arguments."""
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
+        return False
+    record = aten_op(target)
+    return not (record.draws or record.effect or target._schema.is_mutable)
 
 
 def _is_same(one: fx.Node, other: fx.Node) -> bool:

@@ -221,7 +221,7 @@ def _place(product: Product, axes: tuple[Axis, Axis], ref: Ref) -> Expr:
 def _in_halves(product: Product) -> Product | None:
     """A grouped product whose columns are two halves that are computed side by side: what follows combines an element of each, as gated units do."""
     right, (*_, n, _) = product.right, product.sizes
-    if not product.is_grouped or n % 2 or not isinstance(right, Ref):
+    if not product.is_grouped or n % 2 or not isinstance(right, Ref) or right.strides[1] is not ONE:
         return None
     first, *further = (evolve(ref, sizes=(*ref.sizes[:2], Int(n // 2))) for ref in (right, *product.further))
     second = evolve(first, offset=right.offset + right.strides[2] * (n // 2))

@@ -34,7 +34,7 @@ def kernel_of(
     ``helpers`` the support functions that lines call."""
     name = f"triton_gemm_{gemm.name.removeprefix('fused_')}"
     operands = {**pointers_of("left", gemm.left), **pointers_of("right", gemm.right)}
-    named = {"second": gemm.second, "offsets": gemm.offsets}
+    named = {"offsets": gemm.offsets}
     named |= {f"right{number}": ref for number, ref in enumerate(gemm.further, 1)}
     for parameter, ref in named.items():
         operands |= {} if ref is None else pointers_of(parameter, ref)
