@@ -311,6 +311,27 @@ OF_CPUS = {
         tolerance=2e-2,
         cuda=False,
     ),
+    "biased_product_with_a_turned_weight": Case(
+        lambda b, x, w: torch.addmm(b, x, w.t()),
+        floats((64,), (16, 64), (64, 64)),
+        (
+            (lambda b, x, w: torch.addmm(b, x, w), floats((64,), (16, 64), (64, 64))),
+            (lambda b, x, w: torch.addmm(b, x, w.t()), floats((256,), (64, 256), (256, 256))),
+            # One result a row has nothing beside it.
+            (lambda b, x, w: torch.addmm(b, x, w.t()), floats((1,), (16, 64), (1, 64))),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(2,),
+    ),
+    "product_with_a_turned_weight": Case(
+        lambda x, w: torch.mm(x, w.t()),
+        floats((16, 64), (64, 64)),
+        ((lambda x, w: torch.mm(x, (w * x.sum()).t()), floats((16, 64), (64, 64))),),
+        tolerance=1e-5,
+        cuda=False,
+        frozen=(1,),
+    ),
     "product_with_a_weight_of_eight_bits": Case(
         lambda x, w: x @ w.to(x.dtype).t(),
         integers(4, 160, 512),

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from attrs import frozen
 from torch import fx
 
 from ..devices import device_of
@@ -28,7 +29,7 @@ aten = torch.ops.aten
 
 #: Products, and how many arguments come before their two matrices.
 _PRODUCTS = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1, aten.baddbmm.default: 1}
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 #: Nanoseconds: a library's call, a matrix of several, a multiplication there.
 _CALL, _MATRIX, _TERM = 500.0, 60.0, 0.012
 #: Nanoseconds of loops over rows of the right operand: a row, a register of it, one that is not full behind others, and alone.
@@ -48,7 +49,7 @@ def small_product(g: Builder, node: fx.Node, args: list[Any], kwargs: dict[str, 
         or kwargs
         or len(args) != first + 2
         or not isinstance(val, torch.Tensor)
-        or val.dtype not in _DTYPES
+        or val.dtype not in DTYPES
     ):
         return None
     device = device_of(val.device)
@@ -82,19 +83,38 @@ def small_product(g: Builder, node: fx.Node, args: list[Any], kwargs: dict[str, 
     return g.lazy(total.sizes, val.dtype, left.device, finished)
 
 
-def is_faster(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether loops take less time than a call, by the sizes and strides of both operands."""
+@frozen
+class Costs:
+    """Nanoseconds of a product: by the library, by loops over rows of the right operand (``across``), by loops ``along`` the terms."""
+
+    call: float
+    across: float
+    along: float
+
+
+def costs(left: torch.Tensor, right: torch.Tensor) -> Costs | None:
+    """Of operands of known sizes, whatever their strides; None for a product of nothing."""
     *several, rows, terms = left.shape
     columns, batch = right.shape[-1], several[0] if several else 1
     if not (batch and rows and columns and terms):
-        return False
-    work = batch * rows * columns * terms
-    call = _CALL + _TERM * work + (_MATRIX * batch if several else 0)
+        return None
     wide = 2 if left.dtype is torch.float64 else 1
-    if right.stride(-1) == 1 and columns > 1:
-        registers = -(-columns * wide // _LANES)
-        partly = 0.0 if columns * wide % _LANES == 0 else _ALONE if registers == 1 else _PARTLY
-        return batch * rows * terms * (_ROW + _REGISTER * registers + partly) < call
-    if right.stride(-2) == 1 and (left.stride(-1) == 1 or terms == 1):
-        return batch * rows * columns * (_RESULT + _ALONG * wide * terms) < call
+    registers = -(-columns * wide // _LANES)
+    partly = 0.0 if columns * wide % _LANES == 0 else _ALONE if registers == 1 else _PARTLY
+    return Costs(
+        _CALL + _TERM * batch * rows * columns * terms + (_MATRIX * batch if several else 0),
+        batch * rows * terms * (_ROW + _REGISTER * registers + partly),
+        batch * rows * columns * (_RESULT + _ALONG * wide * terms),
+    )
+
+
+def is_faster(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether loops take less time than a call, by the sizes and strides of both operands."""
+    found = costs(left, right)
+    if found is None:
+        return False
+    if right.stride(-1) == 1 and right.shape[-1] > 1:
+        return found.across < found.call
+    if right.stride(-2) == 1 and (left.stride(-1) == 1 or left.shape[-1] == 1):
+        return found.along < found.call
     return False

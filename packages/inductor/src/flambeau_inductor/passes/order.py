@@ -20,6 +20,7 @@ from ..rewrite import (
     packed_products,
     pointwise_convolutions,
     split_products,
+    turned_weights,
     written_attention,
 )
 from ..rewrite.batch_products import batch_products
@@ -53,7 +54,14 @@ LIBRARY_CALLS = RuleSet(
 )
 #: Which products the library does, and what it does with them: last, on what the other passes left, convolutions that are products included.
 PRODUCTS = RuleSet(
-    (*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES, *eight_bit_weights.RULES, *packed_products.RULES)
+    (
+        *turned_weights.RULES,
+        *bias.PRODUCTS,
+        *split_products.RULES,
+        *epilogues.RULES,
+        *eight_bit_weights.RULES,
+        *packed_products.RULES,
+    )
 )
 #: Convolutions, in the layout that they were given.
 CONVOLUTIONS = RuleSet((*pointwise_convolutions.RULES, *packed_convolutions.RULES))
