@@ -73,17 +73,23 @@ def test_the_model_prefers_the_library_where_it_is_fast():
         assert library_seconds(given, H200) < 1.1 * seconds(given, candidates(given, H200)[0], H200)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_the_model_knows_where_it_is_slow(dtype):
-    # Measured on an H200: 0.54 of 3.3 ms for 16 bits, 1.1 of 2.5 ms for TF32.
+@pytest.mark.parametrize(("dtype", "part"), [(torch.bfloat16, 0.2), (torch.float32, 0.7)])
+def test_the_model_knows_where_it_is_slow(dtype, part):
+    # Measured on an H200 (1,024 rows): 0.14 of 0.85 ms for 16 bits, 0.44 of 0.63 ms for TF32, whose operands are rounded first.
     given = problem(4096, 50257, 768, dtype)
-    assert seconds(given, candidates(given, H200)[0], H200) < 0.5 * library_seconds(given, H200)
+    assert seconds(given, candidates(given, H200)[0], H200) < part * library_seconds(given, H200)
+
+
+def test_rounding_takes_half_of_the_speed():
+    # Measured on an H200: 0.71 ms, the library 0.34.
+    given = problem(4096, 4096, 4096, torch.float32)
+    assert 1.9 < seconds(given, candidates(given, H200)[0], H200) / library_seconds(given, H200) < 2.4
 
 
 def test_float32_across_the_terms_is_slow():
     along, across = (problem(4096, 768, 4096, torch.float32, transposed=flag) for flag in (True, False))
     tile = candidates(along, H200)[0]
-    assert seconds(across, tile, H200) > 3 * seconds(along, tile, H200)
+    assert seconds(across, tile, H200) > 2 * seconds(along, tile, H200)
 
 
 def test_few_rows_read_the_right_operand_alone():

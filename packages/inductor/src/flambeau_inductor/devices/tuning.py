@@ -84,7 +84,7 @@ class Tuning:
     halved_bytes: int = 4096
     #: By how much a product's kernel must be faster than the library by the model to be taken without measurement, and the seconds of a call that it must
     #: save (decision 16).
-    product_gain: float = 1.5
+    product_gain: float = 1.4
     product_seconds: float = 50e-6
     #: The same seconds where the kernel also saves storing an operand: a certain gain, as weights of fewer bytes are read where memory decides how long it
     #: takes.
