@@ -117,3 +117,11 @@ def test_terms_come_in_parts_where_results_are_few(sizes, parts):
 
 def test_batches_are_not_cut():
     assert all(tile.parts == 1 for tile in candidates(problem(64, 64, 8192, batch=2), H200))
+
+
+def test_tiles_on_different_multiprocessors_do_not_share_one():
+    """Where there are fewer tiles than multiprocessors, those of which two would fit on one take no longer for that."""
+    given = problem(256, 4096, 4096)
+    (tile,) = (tile for tile in candidates(given, H200) if (tile.rows, tile.columns, tile.parts) == (64, 128, 1))
+    assert resident(tile, torch.bfloat16, H200) == 2
+    assert seconds(given, tile, H200) < 1.05 * seconds(problem(64, 4096, 4096), tile, H200)

@@ -255,13 +255,16 @@ def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:
         each = _ELEMENT + _ROW * tile.rows + (_COMPUTED if isinstance(problem.right, Computed) else 0)
         computed = batch * n * k * each / (device.multiprocessors * _INSTRUCTIONS)
     else:
-        places = device.multiprocessors * resident(tile, problem.dtype, device)
         beside = resident(tile, problem.dtype, device)
+        places = device.multiprocessors * beside
         alone = _reached(problem, tile) * _rate(problem.dtype, device) / device.multiprocessors
         products = 2.0 * tile.rows * tile.columns * (k / tile.parts) / alone
         # While one program finishes its results, those beside it multiply.
         finished = tile.rows * tile.columns * _FINISHED / _INSTRUCTIONS
-        computed = -(-tiles // places) * (beside * products + finished)
+        # A few narrow ones wait for memory, of which a multiprocessor has no more than its part.
+        narrow = min(tile.rows, tile.columns) < _NARROW
+        each = -(-tiles // places) * beside if narrow else -(-tiles // device.multiprocessors)
+        computed = each * products + -(-each // beside) * finished
     ahead = min(tiles, places) * operands * max(1, tile.num_stages - 1) / device.multiprocessors
     # Sums of parts are written and read once more, by one more kernel.
     moved = problem.bytes + (8 * tile.parts * m * n if tile.parts > 1 else 0)
