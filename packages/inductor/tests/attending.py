@@ -124,8 +124,11 @@ def marked(gm):
 def rewritten(gm, **options):
     """``gm`` after what is done to joint graphs."""
     (output,) = gm.graph.find_nodes(op="output")
-    for result, now in rewrite_joint(gm.graph, output.all_input_nodes, {**TRITON, **options}).items():
-        output.replace_input_with(result, now)
+    results = output.args[0]
+    # As autograd calls it: no node reads what leaves the graph.
+    gm.graph.erase_node(output)
+    replaced = rewrite_joint(gm.graph, list(dict.fromkeys(results)), {**TRITON, **options})
+    gm.graph.output(tuple(replaced.get(result, result) for result in results))
     for node in gm.graph.find_nodes(op="get_attr"):
         gm.add_module(str(node.target), node.meta["body"])
     gm.recompile()

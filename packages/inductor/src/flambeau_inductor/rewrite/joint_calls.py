@@ -5,7 +5,7 @@ In: the place in front of which they go. Out: nodes that say which half of the g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from operator import getitem
 from typing import Any
 
@@ -78,11 +78,12 @@ def empty(mode: FakeTensorMode, *shape: int, device: torch.device) -> torch.Tens
         return torch.empty(shape, dtype=torch.float32, device=device)
 
 
-def sweep(graph: fx.Graph, roots: list[fx.Node]) -> None:
-    """Erase ``roots`` and what nobody reads any more."""
+def sweep(graph: fx.Graph, roots: list[fx.Node], results: Collection[fx.Node]) -> None:
+    """Erase ``roots`` and what nobody reads any more, but for those of ``results``, which no node reads, that are no roots."""
     pending = list(roots)
     while pending:
         node = pending.pop()
-        if node.op == "call_function" and not node.users and not node._erased:
+        kept = node in results and node not in roots
+        if node.op == "call_function" and not (node.users or node._erased or kept):
             pending.extend(node.all_input_nodes)
             graph.erase_node(node)

@@ -87,10 +87,11 @@ def fuse_masked(graph: fx.Graph, results: Sequence[fx.Node], context: CompileCon
     mode = fake_mode_of(graph)
     for library in _LIBRARIES:
         for backward in graph.find_nodes(op="call_function", target=library.backward):
-            forward = _forward_of(backward, library, frozenset(results))
+            kept = frozenset(results)
+            forward = _forward_of(backward, library, kept)
             found = None if forward is None else _masked(forward, context)
             if mode is not None and found is not None:
-                replaced |= _Training(graph, found, backward, mode, context).run()
+                replaced |= _Training(graph, found, backward, kept, mode, context).run()
     return replaced
 
 
@@ -206,6 +207,7 @@ class _Training:
     graph: fx.Graph
     found: _Masked
     backward: fx.Node
+    results: frozenset[fx.Node]
     mode: FakeTensorMode
     context: CompileContext
 
@@ -241,14 +243,12 @@ class _Training:
             return {}
         again = [edit.body(body) for body in (scores, shares, shares, down)]
         call = edit.call(ATTEND_BACKWARD, *given, *again[:2], 2, reads, *again[2:], *tail, known=vals)
-        return {**self._replace(self.backward, edit.parts(call)), **self._replace(forward, parts[:1])}
-
-    def _replace(self, node: fx.Node, parts: Sequence[fx.Node]) -> dict[fx.Node, fx.Node]:
-        """Put ``parts`` in the place of the results of ``node``."""
-        replaced = {user: parts[user.args[1]] for user in node.users if user.args[1] < len(parts)}
+        every = ((self.backward, edit.parts(call)), (forward, parts[:1]))
+        users = [user for node, _ in every for user in node.users]
+        replaced = {user: made[user.args[1]] for node, made in every for user in node.users if user.args[1] < len(made)}
         for user, now in replaced.items():
             user.replace_all_uses_with(now)
-        sweep(self.graph, list(node.users))
+        sweep(self.graph, users, self.results)
         return replaced
 
 

@@ -169,7 +169,7 @@ def _fused(
             return {}
         if not _is_closed([*early, *late], found, results):
             return {}
-        made = _Replacement(graph, found, product, context).run(forward, outward)
+        made = _Replacement(graph, found, product, results, context).run(forward, outward)
         if made:
             return made
     return {}
@@ -192,6 +192,7 @@ class _Replacement:
     graph: fx.Graph
     found: _Attention
     product: fx.Node
+    results: frozenset[fx.Node]
     context: CompileContext
 
     def run(self, forward: Scores, outward: Scores) -> dict[fx.Node, fx.Node]:
@@ -234,5 +235,5 @@ class _Replacement:
         replaced = {found.root: parts[0], **dict(zip(found.ends, gradients, strict=True))}
         for node, now in replaced.items():
             node.replace_all_uses_with(now)
-        sweep(self.graph, [*found.ends, found.root])
+        sweep(self.graph, [*found.ends, found.root], self.results)
         return replaced
