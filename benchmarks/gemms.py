@@ -147,6 +147,8 @@ _AROUND: dict[str, tuple[Function, tuple[str, ...]]] = {
     "fp8_bias_gelu": (_fp8_bias_gelu, ("scale", "scale", "n")),
     "fp8_dynamic": (_fp8_dynamic, ("scale_n",)),
 }
+#: Those that make an operand of the product first.
+_BEFORE = ("gated", "normed", "fp8_dynamic")
 #: Columns and terms of the projections of a model of 8 and of 7 billion parameters, and of a smaller one.
 QKV, OUT, UP, DOWN, SMALL_UP = (6144, 4096), (4096, 4096), (14336, 4096), (4096, 14336), (3072, 768)
 
@@ -331,6 +333,13 @@ def _shown(record: dict[str, Any]) -> str:
 
 
 def _summary(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """All rows, then those alone whose operands are there: what makes an operand first is no part of a product."""
+    yield from _means(records)
+    yield "of operands that are there:"
+    yield from _means([record for record in records if record["name"].split()[-1] not in _BEFORE])
+
+
+def _means(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     for way in ("eager", "default", "tuned", "peer"):
         ratios = [record["library"] / record[way] for record in records if way in record]
         if ratios:
