@@ -274,7 +274,11 @@ def added(
     val = left.meta["val"]
     if left.meta["val"].dtype is not wide and not device_of(val.device).is_host and "dtype" in aten.mm.overloads():
         if before and at_once:
-            return make.call(aten.addmm.dtype, *before, left, right, wide)
+            try:
+                return make.call(aten.addmm.dtype, *before, left, right, wide)
+            except (NotImplementedError, RuntimeError) as error:
+                # Not every version of torch adds to float32, or knows beforehand what comes of it.
+                raise NotInPieces(str(error)) from error
         product = make.call(aten.mm.dtype, left, right, wide)
         return make.call(aten.add.Tensor, *before, product) if before else product
     left, right = make.as_type(left, wide), make.as_type(right, wide)
