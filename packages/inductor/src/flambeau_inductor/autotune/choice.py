@@ -168,6 +168,9 @@ class _Collect:
 def _certain(candidate: Candidate) -> GemmTile | None:
     """The tile that is taken without measurement, None for the library."""
     product = candidate.product
+    if product.second is not None and _is_grouped_by_library(product):
+        # That both halves are as fast side by side is known of the instructions, which are those of one product, not of a clock.
+        return None
     if _is_far_faster(product):
         return _tiles(product, certain=True)[0]
     if candidate.epilogue is not None and _is_mostly_results(product) and not _stores_result(candidate):
@@ -220,9 +223,7 @@ def _is_far_faster(product: Product) -> bool:
     if product.is_convolution:
         # The library has dozens of kernels for them, of which no model says how fast they are.
         return isinstance(product.left, Window) and _is_of_colours(product.left, product.sizes[2])
-    libraries = device_of(product.left.device).libraries
-    multiplies = product.is_library and libraries.multiplies_groups(product.left.device, product.left.dtype)
-    if product.is_grouped and not (multiplies and not _has_full_tiles(product)):
+    if product.is_grouped and (not _is_grouped_by_library(product) or _has_full_tiles(product)):
         return bool(_tiles(product, certain=True))
     problem, device = problem_of(product), device_facts(product.left.device)
     library = tiles.library_seconds(problem, device)
@@ -230,6 +231,12 @@ def _is_far_faster(product: Product) -> bool:
     saved = tuning.unstored_seconds if isinstance(product.right, Computed) else tuning.product_seconds
     own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product, certain=True)), default=library)
     return library > tuning.product_gain * own and library - own > saved
+
+
+def _is_grouped_by_library(product: Product) -> bool:
+    """Whether the library has one kernel for a grouped product."""
+    device = product.left.device
+    return product.is_library and device_of(device).libraries.multiplies_groups(device, product.left.dtype)
 
 
 def _has_full_tiles(product: Product) -> bool:
