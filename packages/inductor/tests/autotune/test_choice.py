@@ -63,7 +63,7 @@ def test_float32_only_where_its_products_may_round(value, count, precision):
     ids=["few terms", "many terms", "nothing follows", "the result is needed as well"],
 )
 def test_results_that_are_most_of_a_product_are_finished_where_they_are_computed(function, terms, count):
-    assert gemms((meta(50176, terms), meta(256, terms), meta(50176, 256)), function) == count
+    assert gemms((meta(100352, terms), meta(256, terms), meta(100352, 256)), function) == count
 
 
 def test_small_products_are_not_worth_compiling():

@@ -4,8 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import float32
+from tracing import traced_on_cuda
 
-from flambeau_inductor.ir.loops import Pointwise
+from flambeau_inductor.context import CompileContext
+from flambeau_inductor.ir.loops import Extern, Pointwise
+from flambeau_inductor.lowering.run import lower_graph
 
 from .conftest import lower_and_run
 
@@ -92,3 +95,24 @@ def test_gradients(check, window, stride, padding, last, of):
         return found[mask.index(True)]
 
     check(function, grad, image, weight, gemm="generated", modes=("fake",))
+
+
+@pytest.mark.parametrize(
+    ("taps", "dtype", "options", "calls"),
+    [
+        (9, torch.bfloat16, {}, 0),
+        (9, float32, {"gemm": "library"}, 1),
+        (7, float32, {}, 1),
+        (7, float32, {"max_autotune": True}, 0),
+        (7, torch.bfloat16, {"max_autotune": True}, 1),
+        (3, torch.bfloat16, {"max_autotune_gemm": True}, 0),
+    ],
+)
+def test_on_a_gpu_where_the_library_has_none_or_they_are_asked_for(taps, dtype, options, calls):
+    """What is not measured has to be asked for."""
+    shapes = ((2, 16, 12, 12), (16, 1, taps, taps))
+    operands = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
+    gm = traced_on_cuda(lambda x, w: F.conv2d(x, w, padding=taps // 2, groups=16), *operands)
+    context = CompileContext(CompileContext().config.with_options(options))
+    graph = lower_graph(gm, [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")], context)
+    assert sum(isinstance(operation, Extern) for operation in graph.operations) == calls

@@ -162,10 +162,6 @@ def convolved(x, w, b):
     return aten.convolution(x, w, b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 
 
-def pointwise(x, w, stride=1, padding=0, groups=1):
-    return aten.convolution(x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups)
-
-
 def depthwise_gradients(mask=(True, True, True), dilation=1, groups=6):
     """A function of gradient, image and weight."""
     moves = ([1, 1], [1, 1], [dilation] * 2, False, [0, 0], groups)
@@ -198,7 +194,6 @@ def activated(function):
 
 
 GRADIENTS = floats((2, 6, 7, 7), (2, 6, 7, 7), (6, 1, 3, 3))
-POINTS = floats((4, 8, 1, 1), (16, 8, 1, 1), dtype=torch.bfloat16)
 SUMMED = [*IMAGES, (torch.randn(2, 48, 32, 32) * 0.3).to(memory_format=torch.channels_last)]
 NONE = ("none", [], "")
 OF_CPUS = {
@@ -373,21 +368,8 @@ OF_CPUS = {
             (depthwise_gradients(dilation=2), floats((2, 6, 5, 5), (2, 6, 7, 7), (6, 1, 3, 3))),
             (depthwise_gradients(groups=3), floats((2, 6, 7, 7), (2, 6, 7, 7), (6, 2, 3, 3))),
         ),
+        options={"gemm": "generated"},
         tolerance=1e-5,
-    ),
-    "convolution_of_points": Case(
-        lambda x, w: pointwise(x, w).flatten(1),
-        POINTS,
-        (
-            (lambda x, w: pointwise(x, w, stride=2).flatten(1), POINTS),
-            (lambda x, w: pointwise(x, w, padding=1).flatten(1), POINTS),
-            (lambda x, w: pointwise(x, w).flatten(1), floats((4, 8, 1, 1), (12, 8, 1, 1), dtype=torch.bfloat16)),
-            # Convolutions round to TF32 by default, products do not.
-            (lambda x, w: pointwise(x, w).flatten(1), floats((4, 8, 1, 1), (16, 8, 1, 1))),
-            # By rows: a torch built without CUDA takes it that all results are.
-            (lambda x, w: pointwise(x, w).flatten(1), floats((4, 8, 2, 2), (16, 8, 1, 1), dtype=torch.bfloat16)),
-        ),
-        tolerance=2e-2,
     ),
     "convolution_of_points_on_a_cpu": Case(
         lambda x, w, b: at_points(x, w[:, :, 1:2, 1:2].contiguous(), b),
@@ -631,7 +613,7 @@ SWITCHES = {
     "thnn_fused_lstm_cell": {"triton_kernels": False},
     "thnn_fused_gru_cell": {"triton_kernels": False},
     "bias_of_a_convolution": {"triton_kernels": False},
-    "gradients_of_a_depthwise_convolution": {"gemm": "library"},
+    "gradients_of_a_depthwise_convolution": {"gemm": "auto"},
     "bias_of_a_product": {"triton_kernels": False},
     "bias_behind_a_product": {"cpp_kernels": False},
     "product_in_parts": {"triton_kernels": False},

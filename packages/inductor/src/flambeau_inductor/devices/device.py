@@ -117,8 +117,7 @@ class Libraries:
     bytes have no fast kernels. ``packs_weights``: products and convolutions have faster calls for weights in a form of their own.
     ``slow_products``: whether ATen's products of float32 leave a part of the processor idle that oneDNN's use.
     ``multiplies_groups``: whether grouped products of a dtype are one kernel; else they are one product after the other, and the host waits for their sizes.
-    ``depthwise_is_slow``: convolutions of a channel a group take much longer than memory. ``convolutions_start_slowly``: a call of one takes
-    the host several times as long as one of a product.
+    ``depthwise_is_slow``: convolutions of a channel a group take much longer than memory.
     ``starts_slowly``: whether starting a product takes longer than loops of ours take for a small one.
     ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in force.
     """
@@ -138,7 +137,6 @@ class Libraries:
     slow_products: Callable[[], bool] = _exact
     multiplies_groups: Callable[[torch.device, torch.dtype], bool] = _one_by_one
     depthwise_is_slow: bool = False
-    convolutions_start_slowly: bool = False
     starts_slowly: bool = False
     rounds_products: Callable[[], bool] = _exact
     rounds_convolutions: Callable[[], bool] = _exact

@@ -1,8 +1,8 @@
 """Convolutions in which each channel has a window of its own (depthwise), as loops over the elements of the window.
 
-In: an image, a weight of one channel for each group, moves. Out: a stored result, whose kernel also does what follows it; likewise the gradients of both. Memory decides how long such a convolution
-takes, and libraries' kernels are far from that: for most windows they want rows of an image side by side, and copy images that are channels-last. All other convolutions
-stay with the library, and become kernels of ours later (``schedule/products.py``).
+In: an image, a weight of one channel for each group, moves. Out: a stored result, whose kernel also does what follows it; likewise the gradients of both. Libraries' kernels for
+large windows want rows of an image side by side, copy images that are channels-last, and are far from what memory takes. All other convolutions stay with the library, and
+become kernels of ours later (``schedule/products.py``).
 
 Sums are float32 for half types, and rounded once. Where channels are side by side in memory, so are the elements of the weight that they need: it is laid out by windows first.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..devices import device_of
-from ..expr import ONE, ZERO, Expr, Int, as_expr, floor_div
+from ..expr import ONE, ZERO, Expr, Int, as_expr, floor_div, hint
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
 from ..ops.aten import Trait
@@ -29,6 +29,10 @@ from .windows import Steps, all_of
 
 #: The most elements of a window that are read one after the other.
 _MOST_TAPS = 81
+#: The largest windows that libraries have kernels for channels-last: 9 x 9 of 16 images of 1,536 channels at 32 x 32 take 7.9 (bfloat16) and 8.0 ms (float32) on an H200 with what follows
+#: (torch 2.11), by rows 1.7 and 1.6 ms, where memory takes 0.04 at most. Of kernels for fewer nothing is measured: they have to be asked for, and in half types are
+#: not had beyond 5 x 5, where converting both factors keeps the multiprocessors busy for longer than the library takes (0.2 ms for 7 x 7 of 768 channels).
+_MOST_OF_LIBRARIES, _MOST_OF_HALVES = 49, 25
 #: The most sums that are kept side by side.
 _MOST_ACROSS = 9
 
@@ -178,11 +182,16 @@ def _weight_gradient(
 
 
 def _is_ours(g: Builder, image: TensorValue, weight: TensorValue, groups: Any) -> bool:
-    """Whether there is a channel for each group, and kernels are wanted."""
-    config, libraries = g.context.config, device_of(image.device).libraries
-    wanted = config.gemm == "generated" or (config.gemm == "auto" and libraries.depthwise_is_slow)
+    """Whether there is a channel for each group, and kernels are wanted: where the options say so, or the library has none."""
     alone = weight.sizes[1] is ONE and as_expr(groups) is image.sizes[1] and groups != 1
-    return wanted and alone and image.dtype.is_floating_point and image.dtype is weight.dtype
+    if not alone or not image.dtype.is_floating_point or image.dtype is not weight.dtype:
+        return False
+    config, taps = g.context.config, math.prod(hint(size) for size in weight.sizes[2:])
+    if config.gemm != "auto" or not device_of(image.device).libraries.depthwise_is_slow:
+        return config.gemm == "generated"
+    busy = image.dtype.itemsize == 2 and taps > _MOST_OF_HALVES
+    asked = (config.max_autotune or config.max_autotune_gemm) and not busy
+    return taps > _MOST_OF_LIBRARIES or asked
 
 
 def _spans(image: TensorValue, points: Sequence[Expr], weight: TensorValue, *moves: Sequence[Any]) -> list[Steps]:

@@ -20,7 +20,9 @@ aten = torch.ops.aten
 
 
 def _kernels(context: CompileContext) -> bool:
-    return context.config.triton_kernels and context.config.gemm != "library"
+    config = context.config
+    asked = config.gemm == "generated" or (config.gemm == "auto" and (config.max_autotune or config.max_autotune_gemm))
+    return config.triton_kernels and asked
 
 
 def _is_depthwise(match: Match, context: CompileContext) -> bool:

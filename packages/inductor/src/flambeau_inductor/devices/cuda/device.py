@@ -94,7 +94,6 @@ CUDA = register(
             products_want_rows_aligned=True,
             multiplies_groups=_multiplies_groups,
             depthwise_is_slow=True,
-            convolutions_start_slowly=True,
             rounds_products=_rounds_products,
             rounds_convolutions=_rounds_convolutions,
         ),
