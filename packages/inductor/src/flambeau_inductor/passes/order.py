@@ -29,6 +29,7 @@ from ..rewrite.channels_last import channels_last
 from ..rewrite.engine import RuleSet
 from ..rewrite.experts import experts
 from ..rewrite.flex_attention import blocked_attention
+from ..rewrite.shared_rows import share_rows
 from ..rewrite.sum_products import sum_products
 from . import remove_noops
 from .inline_bodies import inline_bodies
@@ -79,6 +80,7 @@ PASSES = (
     Pass("folding", FOLDING.run),
     Pass("sum_products", sum_products),
     Pass("batch_products", batch_products),
+    Pass("share_rows", share_rows),
     Pass("library_calls", LIBRARY_CALLS.run),
     Pass("channels_last", channels_last),
     Pass("convolutions", CONVOLUTIONS.run),

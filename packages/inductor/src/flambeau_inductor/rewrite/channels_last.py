@@ -34,7 +34,7 @@ WORTH = 0.75
 CPU_ACTIVATIONS_PER_WEIGHT = 16
 
 #: Results that depend on the strides of an operand, not only on its elements.
-_STRIDE_READERS = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "sym_stride", "sym_storage_offset", "view_as_real", "view_as_complex"})  # fmt: skip
+STRIDE_READERS = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "sym_stride", "sym_storage_offset", "view_as_real", "view_as_complex"})  # fmt: skip
 
 
 def channels_last(gm: fx.GraphModule, context: CompileContext) -> bool:
@@ -190,7 +190,7 @@ class _Plan:
             return getattr(target, "__name__", "") != "getitem"
         # Random numbers are dealt out in memory order.
         seeded = torch.Tag.nondeterministic_seeded in target.tags
-        return seeded or schema.name.removeprefix("aten::") in _STRIDE_READERS
+        return seeded or schema.name.removeprefix("aten::") in STRIDE_READERS
 
     def _keep(self, user: fx.Node | None, source: fx.Node) -> bool:
         """Let ``user`` see ``source`` in the layout it had before; False where a copy cannot give it that."""
