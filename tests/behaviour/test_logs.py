@@ -57,6 +57,8 @@ def weighted(x: Tensor, w: Tensor) -> Tensor:
 
 
 ARGUMENTS = (torch.randn(4, 4), torch.randn(4, 4, requires_grad=True))
+#: Whose product is a library's call.
+LARGE = (torch.randn(64, 255), torch.randn(255, 65))
 
 
 # ---- capture ----------------------------------------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ def test_loop_ir_before_and_after_fusion() -> None:
     assert lines_with(before, "input", "f32[3, 4; 4, 1]") and lines_with(before, "sum", "sin(")
     assert len(lines_with(after, "kernel fused_", "outer(x0<3) inner(r0<4)")) == 1
     assert lines_with(after, "= sum") and lines_with(after, "buffer")
-    assert lines_with(shown("ir_post_fusion", weighted, ARGUMENTS), "= call aten.mm.default(")
+    assert lines_with(shown("ir_post_fusion", weighted, LARGE), "= call aten.mm.default(")
 
 
 def test_fusion_says_what_joined_what_and_why_not() -> None:
@@ -210,7 +212,7 @@ def test_fusion_says_what_joined_what_and_why_not() -> None:
     def normalised(x: Tensor, w: Tensor) -> Tensor:
         return torch.softmax(x, -1) @ w
 
-    text = shown("fusion", normalised, (torch.ones(3, 4), torch.ones(4, 2)))
+    text = shown("fusion", normalised, LARGE)
     assert lines_with(text, "starts group 0") and lines_with(text, "joins group 0")
     assert lines_with(text, "mm", "is alone in group 1: not a loop")
     sums = shown("fusion", lambda x: x.cumsum(0).sum(1) + x, (torch.ones(4, 4),))
@@ -242,7 +244,7 @@ def test_library_calls_and_missed_kernels_are_told() -> None:
     text = shown("fallbacks", calls, (torch.eye(3),))
     assert lines_with(text, "[flambeau fallbacks]", "linalg_inv", "reason=")
     hints = shown("perf_hints", calls, (torch.eye(3),))
-    assert lines_with(hints, "[flambeau perf_hints]", "view", "reason=the bits of a half type")
+    assert lines_with(hints, "[flambeau perf_hints]", "view", "reason=the bits of a narrow type")
     assert not lines_with(hints, "linalg_inv")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import flambeau
 from flambeau.compile import compile_recorded
 from flambeau.records import Recorder
-from flambeau_inductor.lowering import accumulate, joins
+from flambeau_inductor.lowering import accumulate, joins, small_products
 from flambeau_inductor.rewrite import batch_products, row_blocks
 from flambeau_inductor.schedule import fuse
 from flambeau_runtime.artifact import Alloc, Call, Free, Program
@@ -27,8 +27,9 @@ Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small scores count as large."""
+    """Small scores count as large, and so do small products, which are counted here."""
     monkeypatch.setenv("FLAMBEAU_INDUCTOR_BLOCKED_LOSSES", "1")
+    monkeypatch.setattr(small_products, "is_faster", lambda left, right: False)
 
 
 def values(dtype: torch.dtype, classes: int = CLASSES) -> tuple[Tensor, Tensor, Tensor, Tensor]:
