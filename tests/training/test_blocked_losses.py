@@ -225,7 +225,9 @@ def test_blocks_of_rows(name: str) -> None:
         assert ours.dtype is eager.dtype and ours.stride() == eager.stride()
         torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-6)
     _, found = programs(function, *given)
-    products = {kind: sum(isinstance(i, Call) and "mm" in i.op for i in p.instructions) for kind, p in found.items()}
+    products = {
+        kind: sum(isinstance(i, Call) and i.op in PRODUCTS for i in p.instructions) for kind, p in found.items()
+    }
     assert products == {"forward": 6 if name == "head without a gradient" else 9, "backward": 0}
 
 
