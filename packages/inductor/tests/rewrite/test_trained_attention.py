@@ -14,6 +14,7 @@ from attending import (
     TRITON,
     additive,
     as_near_as_eager,
+    capped,
     distances,
     empty_rows,
     gradients,
@@ -58,6 +59,7 @@ CASES = {
     "sliding": (sliding, operands(1, 1, 150, 16)),
     "groups": (grouped, operands(2, 4, 40, 16, heads=2)),
     "slopes": (slopes, operands(2, 2, 70, 16, dtype=torch.bfloat16)),
+    "capped": (capped, operands(1, 1, 130, 16)),
     "padded": (padded, operands(1, 2, 80, 24)),
     "additive in float32": (additive, operands(1, 1, 70, 16, dtype=torch.float32)),
 }
