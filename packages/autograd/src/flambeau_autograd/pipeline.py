@@ -63,9 +63,8 @@ def prepare(
     for those of the nodes `kept` (results, written values, gradients) that it replaced, and for all others that are gone. A nested graph that
     it adds is a `get_attr` node that carries it as `meta["body"]`. `rewrite_body` does the same of the bodies of `invoke_subgraph`. `plain`: the same graph with the bodies of `invoke_subgraph`
     in the place of their calls, which is what a second derivative is taken of.
-    Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
-    for what fails in eager too: the caller then runs the graph in eager, which raises its own error. Anything else that
-    goes wrong is ours, an `InternalError`.
+    Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and for what fails in eager too: the
+    caller then runs the graph in eager, which raises its own error. Anything else that goes wrong is ours, an `InternalError`.
     """
     config = config or Config.from_environment()
     start = time.perf_counter()
@@ -84,7 +83,6 @@ def prepare(
     # Of the program's calls: a rewrite may make others of what torch differentiates twice.
     double_backward = _double_backward(joint, inlined=plain is not None)
     halves = _cut(joint, partitioner, config, rewrite)
-    analysis = joint.analysis
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
     for node in failing:
         # The backend writes to inputs after it; of a GPU nobody knows when it raises.
@@ -94,8 +92,8 @@ def prepare(
         inputs=len(joint.inputs),
         results=len(joint.results),
         extras=halves.extras,
-        outputs=tuple(analysis.outputs),
-        mutations=tuple(analysis.mutations),
+        outputs=tuple(joint.analysis.outputs),
+        mutations=tuple(joint.analysis.mutations),
         differentiable=tuple(joint.differentiable) if joint.grads else (),
         tangent_orders=tuple(joint.tangent_orders) if joint.grads else (),
         grad_inputs=tuple(joint.grad_inputs),
