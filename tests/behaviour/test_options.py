@@ -37,7 +37,8 @@ def chain(x: Tensor, w: Tensor) -> Tensor:
     return x
 
 
-SQUARES = (torch.randn(16, 16), torch.randn(16, 16) / 4)
+#: So large that the library multiplies them.
+SQUARES = (torch.randn(100, 100), torch.randn(100, 100) / 10)
 
 
 def program(function: Callable[..., Any], *args: Any, **options: Any) -> ProgramRecord:
