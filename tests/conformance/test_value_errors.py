@@ -172,6 +172,9 @@ def test_both_compilers_keep_the_same_ops() -> None:
     checked = 0
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, rest = name.partition("::")
+        if namespace == "flambeau_inductor":
+            # What inductor puts into graphs itself, behind autograd.
+            continue
         packet, _, overload = rest.partition(".")
         try:
             op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")

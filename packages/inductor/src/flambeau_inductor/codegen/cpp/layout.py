@@ -86,7 +86,7 @@ def plan_loops(body: KernelBody) -> LoopPlan:
         others = ex.hint(product([axis.size for axis in outer]))
         cut = _block(others, ex.hint(vector.size), WIDE_BLOCK if scans else BLOCK)
         if vector.size.is_int:
-            cut = min(cut, -(-int(vector.size) // MOST_LANES) * MOST_LANES)
+            cut = min(cut, max(1, -(-int(vector.size) // MOST_LANES)) * MOST_LANES)
         extent = product([axis.size for axis in outer]) * _pieces(vector.size, cut)
     elif mode == "scatter":
         vector, outer, inner = outer[-1], (), outer[:-1]
