@@ -21,7 +21,7 @@ from ..codegen.triton.templates.gemv import FEWEST_ROWS
 from ..config import Config
 from ..devices import device_facts, device_of
 from ..ir.graph import Graph
-from ..ir.kernel import Computed, Gemm, GemmTile, KernelBody, Store, Window
+from ..ir.kernel import Computed, GemmTile, KernelBody, Store, Window
 from ..ir.layout import Ref
 from ..ops.dtypes import EIGHTHS
 from ..schedule import Schedule
@@ -280,20 +280,8 @@ def _is_exact(product: Product) -> bool:
 
 def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:
     """Whether Triton can express the epilogue."""
-    product = candidate.product
     try:
-        product_kernel(
-            Gemm(
-                product.left,
-                product.right,
-                candidate.body,
-                tile,
-                product.offsets,
-                product.second,
-                product.promotes,
-                product.further,
-            )
-        )
+        product_kernel(candidate.product.gemm(candidate.body, tile))
     except UnsupportedKernel:
         return False
     return True

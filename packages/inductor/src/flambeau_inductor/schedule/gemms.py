@@ -17,7 +17,7 @@ from attrs import define, evolve, field, frozen
 from .. import expr as ex
 from ..expr import ONE, ZERO, Expr, Int, Symbol
 from ..ir.graph import Graph
-from ..ir.kernel import SECOND_SUM, SUM, Gemm, GemmTile, KernelBody, Statement, Store, operand_reads
+from ..ir.kernel import SECOND_SUM, SUM, GemmTile, KernelBody, Statement, Store, operand_reads
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Axis
 from ..ir.scalar import Scalar, constant, load, loads, op, reduced, transform
@@ -54,10 +54,7 @@ class Candidate:
         """The kernels that compute it in a tile, named beside ``names``, and the buffers between them."""
         body = self.body
         body = evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
-        product = self.product
-        gemm = Gemm(
-            product.left, product.right, body, tile, product.offsets, product.second, product.promotes, product.further
-        )
+        gemm = self.product.gemm(body, tile)
         return ([gemm], {}) if tile.parts == 1 else in_parts(gemm, self.product.out, self.buffers, graph, names)
 
 

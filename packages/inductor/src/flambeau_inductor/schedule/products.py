@@ -14,7 +14,7 @@ import torch
 from attrs import evolve, frozen
 
 from ..expr import ONE, ZERO, Expr, hint
-from ..ir.kernel import Computed, Window
+from ..ir.kernel import Computed, Gemm, GemmTile, KernelBody, Window
 from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Extern, refs
 from ..ops.grouped import GROUPED
@@ -58,6 +58,10 @@ class Product:
         more = (self.bias, self.offsets, self.second, *self.further, *self.scales)
         found = (self.left, self.right, *more)
         return tuple(operand for operand in found if operand is not None)
+
+    def gemm(self, body: KernelBody, tile: GemmTile) -> Gemm:
+        """The kernel of our own that computes it in a tile, ``body`` at each point."""
+        return Gemm(self.left, self.right, body, tile, self.offsets, self.second, self.promotes, self.further)
 
     @property
     def is_library(self) -> bool:
