@@ -157,7 +157,7 @@ def backward(
         "mask": problem.body(block_mask[-1], [], read(g, mask_with), torch.bool),
         "slope": problem.body(joint, ["score", "slope"], found, torch.float32),
     }
-    less = _less(g, out, grad_out, grad_lse)
+    less = less_of(g, out, grad_out, grad_lse)
     more = {"grad": grad_out, "lse": lse, "less": less}
     query, keys, values = (layout_of(g, val) for val in vals[:3])
     dq = problem.write(templates.ATTENTION_QUERY_GRADIENT, "kv", more, {"dq": query}, bodies)
@@ -225,8 +225,8 @@ def _tables(g: Builder, block_mask: Sequence[Any], sizes: dict[str, int], blocks
     return found
 
 
-def _less(g: Builder, out: TensorValue, grad: TensorValue, grad_lse: TensorValue | None) -> TensorValue:
-    """What is added to a row's products with the result's gradient: the gradient of the softmax."""
+def less_of(g: Builder, out: TensorValue, grad: TensorValue, grad_lse: TensorValue | None) -> TensorValue:
+    """What is added to a row's products with the result's gradient: the gradient of the softmax. ``out`` and ``grad`` are (..., rows, width)."""
     product = g.pointwise(
         lambda a, b: sc.op("mul", a, b),
         out,
@@ -236,7 +236,7 @@ def _less(g: Builder, out: TensorValue, grad: TensorValue, grad_lse: TensorValue
         device=out.device,
         compute=torch.float32,
     )
-    total = g.reduce(product, (3,), "sum", dtype=torch.float32)
+    total = g.reduce(product, (out.rank - 1,), "sum", dtype=torch.float32)
     parts = [total] if grad_lse is None else [total, grad_lse]
 
     def less(total: Scalar, extra: Scalar | None = None) -> Scalar:

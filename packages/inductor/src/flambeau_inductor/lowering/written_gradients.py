@@ -21,7 +21,7 @@ from ..ir import templates
 from ..ir.layout import Layout, Ref
 from ..ir.scalar import Scalar
 from . import attention
-from .attention import checked, layout_of, read, window
+from .attention import checked, layout_of, less_of, read, window
 from .builder import Builder
 from .inlined import inlined
 from .registry import Decline
@@ -69,7 +69,7 @@ def attend_backward(
         "grad": given,
         "total": checked(window(g, total)),
         "peak": checked(window(g, peak)),
-        "less": _of_rows(problem, g.ref(_less(g, out, grad))),
+        "less": _of_rows(problem, g.ref(less_of(g, out, grad, None))),
     }
     bodies = {"slope": body, "inner_slope": problem.within.inside(body)}
 
@@ -115,28 +115,6 @@ def _slope(
     score = g.lazy(g.exprs(given.shape), given.dtype, q.device, of_score)
     result = inlined(g, slope, [score, product_of(g, problem.points, slope, 1), *read(g, more)])
     return number(g, result, problem.points.pair)
-
-
-def _less(g: Builder, out: TensorValue, grad: TensorValue) -> TensorValue:
-    """What is added to a row's products with the result's gradient, (batch times heads, m): the gradient of the softmax."""
-    product = g.pointwise(
-        lambda a, b: sc.op("mul", a, b),
-        out,
-        grad,
-        sizes=out.sizes,
-        dtype=torch.float32,
-        device=out.device,
-        compute=torch.float32,
-    )
-    total = g.reduce(product, (2,), "sum", dtype=torch.float32)
-    return g.pointwise(
-        lambda a: sc.op("neg", a),
-        total,
-        sizes=total.sizes,
-        dtype=torch.float32,
-        device=out.device,
-        compute=torch.float32,
-    )
 
 
 def _of_rows(problem: Problem, ref: Ref) -> Ref:
