@@ -15,7 +15,7 @@ from ..context import CompileContext
 from ..devices import device_facts, device_of
 from .engine import Editor, Match, Rule
 from .fakes import hint_of
-from .patterns import Like, Operand, call
+from .patterns import Call, Like, Operand, call
 
 aten = torch.ops.aten
 
@@ -118,31 +118,28 @@ CONVOLUTIONS = (
         when=_runs_in_cudnn,
     ),
 )
+_APART = "addmm(b, x, w) = x @ w + b, in float32, in which nothing is rounded in between"
+
+
+def _biased_product(libraries: str) -> Call:
+    """One in float32 with a bias for each column, on devices whose libraries are like that."""
+    operands = (Operand("bias", Like(ranks=(1,))), Operand("left"), Operand("right"))
+    return call(aten.addmm.default, *operands, like=Like(libraries=libraries, dtypes=(torch.float32,)))
+
+
 PRODUCTS = (
     Rule(
         name="bias_of_a_product",
-        identity="addmm(b, x, w) = x @ w + b, in float32, in which nothing is rounded in between",
-        pattern=call(
-            aten.addmm.default,
-            Operand("bias", Like(ranks=(1,))),
-            Operand("left"),
-            Operand("right"),
-            like=Like(libraries="bias_slows_products", dtypes=(torch.float32,)),
-        ),
+        identity=_APART,
+        pattern=_biased_product("bias_slows_products"),
         check=_is_faster_without,
         replace=_product_and_bias,
         when=_has_kernels,
     ),
     Rule(
         name="bias_behind_a_product",
-        identity="addmm(b, x, w) = x @ w + b, in float32, in which nothing is rounded in between",
-        pattern=call(
-            aten.addmm.default,
-            Operand("bias", Like(ranks=(1,))),
-            Operand("left"),
-            Operand("right"),
-            like=Like(libraries="bias_is_written_first", dtypes=(torch.float32,)),
-        ),
+        identity=_APART,
+        pattern=_biased_product("bias_is_written_first"),
         check=_writes_less,
         replace=_product_and_bias,
         when=_has_loops,
