@@ -75,8 +75,8 @@ _FEWEST_TERMS, _TERMS_OF_SEVERAL_TAPS = 16, 32
 #: What is left of that where operands come by address (0.6), where their strides are odd as well, and where float32 operands lie across the terms,
 #: which Hopper's instruction does not take: 59 to 77 TFLOP/s of 390.
 _BY_ADDRESS, _ODD, _ACROSS = 0.6, 0.35, 0.17
-#: The same where both operands are rounded to TF32 on their way to the units: 193 TFLOP/s of the library's 404 on an H200 (`python -m benchmarks grid gemm --part tf32`,
-#: 4,096 x 4,096 x 4,096).
+#: The same where both operands are rounded to TF32 on their way to the units: 193 TFLOP/s of the library's 404 on an H200 (`python -m benchmarks.gemms --device cuda --tuned
+#: --part tf32`, 4,096 x 4,096 x 4,096).
 _ROUNDED = 0.48
 #: What the library reaches where memory is not aligned as its fast kernels need it: 94 to 144 TFLOP/s, of 16-bit numbers and of TF32 alike.
 UNALIGNED_LIBRARY = 1.2e14

@@ -4,9 +4,8 @@ In: a ``Gemm`` with offsets, which are in the device's memory. Out: a kernel. Pr
 not depend on how rows are distributed. Each program reads the offsets once: how many tiles of rows a group has, and how many come before it. The group of a tile is the
 first one that ends behind it. A tile has rows of one group only; those beyond the group's end are computed and not stored.
 
-Where there is a second right operand, a block of columns is one half of each, so that both are one product: the hardware fetches the two halves as one box. Measured on an H200 (bfloat16,
-8 groups with 8,192 rows, 14,336 terms, 4,096 columns; `python -m benchmarks models --device cuda --suite experts`): 693 TFLOP/s where the library's kernel reaches 616. Two products in one
-loop reached 470.
+Where there is a second right operand, a block of columns is one half of each, so that both are one product: the hardware fetches the two halves as one box. Two products in one loop reached
+two thirds of one's speed on an H200; how fast the joined halves are is not measured. Of one product `autotune/choice.py` has the figures.
 
 Rows behind the last offset are a group of their own, whose sums are 0: what follows the product may still say something of them. Offsets that would lead out of memory
 count as the nearest that do not.
