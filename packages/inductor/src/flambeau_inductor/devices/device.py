@@ -23,7 +23,7 @@ def _never(dtype: torch.dtype) -> bool:
     return False
 
 
-def _exact() -> bool:
+def _no() -> bool:
     return False
 
 
@@ -134,12 +134,12 @@ class Libraries:
     attention_reads_strides: bool = False
     products_want_rows_aligned: bool = False
     packs_weights: bool = False
-    slow_products: Callable[[], bool] = _exact
+    slow_products: Callable[[], bool] = _no
     multiplies_groups: Callable[[torch.device, torch.dtype], bool] = _one_by_one
     depthwise_is_slow: bool = False
     starts_slowly: bool = False
-    rounds_products: Callable[[], bool] = _exact
-    rounds_convolutions: Callable[[], bool] = _exact
+    rounds_products: Callable[[], bool] = _no
+    rounds_convolutions: Callable[[], bool] = _no
 
 
 @frozen(kw_only=True)
@@ -166,7 +166,7 @@ class Device:
     #: An H200 does 62 instructions (132 multiprocessors, 128 lanes, 1.98 GHz) while it writes four bytes and reads them again at 4.3 TB/s.
     costs: Target = "cuda"
     storing: int = 64
-    can_measure: Callable[[], bool] = _exact
+    can_measure: Callable[[], bool] = _no
     free_bytes: Callable[[torch.device], int] = _full
     kernels: Kernels = field(factory=Kernels)
     eager: Eager = field(factory=Eager)
