@@ -116,7 +116,8 @@ def convolutions(dtype=torch.bfloat16, image=(32, 64, 28, 28), weight=(64, 64, 3
     """How many kernels of convolutions there are."""
     images = [meta(*s, dtype=dtype) for s in (image, weight)]
     images = [image.to(memory_format=torch.channels_last) for image in images]
-    gm = convolved_on_cuda(lambda x, w: F.conv2d(x, w, padding=1).relu(), *images)
+    groups = image[1] // weight[1]
+    gm = convolved_on_cuda(lambda x, w: F.conv2d(x, w, padding=1, groups=groups).relu(), *images)
     artifact = compile_graph(gm, images, options)
     return sum("gemm" in kernel.entry for kernel in artifact.kernels)
 
@@ -133,6 +134,9 @@ def test_convolutions_stay_with_the_library_unless_asked_for():
         ((2, 3, 112, 112), (64, 3, 3, 3), 0),
         ((32, 8, 112, 112), (64, 8, 3, 3), 0),
         ((32, 3, 112, 112), (256, 3, 3, 3), 0),
+        # A few channels each of many groups.
+        ((32, 64, 112, 112), (64, 4, 3, 3), 0),
+        ((32, 64, 112, 112), (64, 1, 3, 3), 0),
     ],
 )
 def test_convolutions_of_colours_are_kernels(image, weight, count):
@@ -147,6 +151,11 @@ def test_convolutions_are_measured(times, count, clock):
     assert clock.sizes[0] > 1
     # The default finds the answer, too.
     assert convolutions() == count
+
+
+def test_convolutions_of_a_channel_a_group_are_no_products(clock):
+    assert convolutions(image=(8, 64, 28, 28), weight=(64, 1, 7, 7), max_autotune_gemm=True) == 0
+    assert clock.sizes == []
 
 
 @pytest.mark.parametrize(("value", "count"), [("tf32", 1), ("ieee", 0)])

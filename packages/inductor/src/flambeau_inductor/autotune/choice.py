@@ -251,14 +251,17 @@ def _has_full_tiles(product: Product) -> bool:
 def _is_of_colours(window: Window, columns: int) -> bool:
     """Whether a convolution is like the first of a network: many points of few channels, for which the library's kernels read more channels than there are."""
     points = int(window.sizes[1])
-    return window.channels <= _FEW_CHANNELS and columns <= _MOST_COLUMNS and points >= _LEAST_POINTS
+    few = window.groups == 1 and window.channels <= _FEW_CHANNELS
+    return few and columns <= _MOST_COLUMNS and points >= _LEAST_POINTS
 
 
 def _is_possible(product: Product, config: Config) -> bool:
     device = device_of(product.left.device)
     # Its units for matrices may not take operands of 8 bits.
     taken = product.left.dtype not in EIGHTHS or device_facts(product.left.device).eighth_products > 0
-    return device.language(config).gemms and device.enabled(config) and taken
+    # A tile of one column would be idle but for that one: convolutions of a channel a group are the library's, or loops.
+    depthwise = isinstance(product.left, Window) and product.left.groups > 1 and product.sizes[2] == 1
+    return device.language(config).gemms and device.enabled(config) and taken and not depthwise
 
 
 def _tiles(product: Product, body: KernelBody | None = None, *, certain: bool = False) -> list[GemmTile]:
