@@ -157,12 +157,7 @@ def max_autotune(args: argparse.Namespace, runner: Runner) -> None:
             if not args.dtype or dtype == args.dtype:
                 chosen = [_model(args, "steady_state", name, False, suite) for name in _chosen(names, args.only)]
                 requests += [{**request, "dtype": dtype, "format": dtype, "tf32": True} for request in chosen]
-    records = runner.run(requests, engines=args.engines or TUNED)
-    tables.table(records, args.figure, unit=1e3, title=f"ms per call ({args.figure})")
-    tables.beside_best(records, args.figure)
-    tables.table(records, "first", title="first call, s", beside_eager=False, digits=2)
-    tables.errors(records, "largest relative error beside eager")
-    tables.kernels(records)
+    tables.tuned(runner.run(requests, engines=args.engines or TUNED), args.figure)
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -186,7 +181,8 @@ def show(records: Sequence[Record], figure: str) -> None:
         by_experiment.setdefault(record["experiment"], []).append(record)
     for experiment, part in by_experiment.items():
         if experiment == "steady_state":
-            tables.summary(part, figure)
+            tuned = any("/max-autotune" in record["engine"] for record in part)
+            (tables.tuned if tuned else tables.summary)(part, figure)
         elif experiment == "bandwidth":
             tables.bandwidth(part)
         elif experiment == "attention":

@@ -31,6 +31,12 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
+def give_back(device: str) -> None:
+    """Leave memory that no tensor uses to other processes on the device."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+
+
 def seconds_of(call: Call, device: str) -> float:
     """Seconds of one call."""
     wait(device)
@@ -111,8 +117,8 @@ def device_seconds(call: Call, device: str, budget: float = 0.2) -> float:
 def peak_bytes(call: Call, device: str) -> dict[str, int]:
     """Peak bytes of one steady call: on a GPU of all live tensors, parameters included; on a CPU those the call allocates."""
     if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
+        wait(device)
+        give_back(device)
         torch.cuda.reset_peak_memory_stats()
         call()
         torch.cuda.synchronize()

@@ -124,6 +124,7 @@ def steady_state(request: Request) -> Iterator[Request]:
         for _ in range(2):
             step()
         clock.wait(device)
+        clock.give_back(device)  # others compile meanwhile
         leave_to("time")
         rounds = 1
         if "core" in request:  # engines take turns on it

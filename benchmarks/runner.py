@@ -11,12 +11,14 @@ import compileall
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
@@ -36,6 +38,8 @@ CACHES = ("new", "cold", "warm")
 FIRST_CALLS = ("steady_state", "compile_time")
 PACKAGES = ("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime")
 _NOT_SHOWN = ("top", "workloads", "command", "machine", "versions")
+#: For each process that compiles, how many may wait to be timed: these hold memory of the device, and none of the machine's cores.
+_WAITING = 2
 #: What makes two requests the same measurement.
 IDENTITY = ("experiment", "workload", "engine", "train", "dtype", "device", "cache", "tf32", "scale")
 
@@ -54,15 +58,24 @@ def identity(record: Record) -> tuple[Any, ...]:
 
 
 @define
+class _Begun:
+    """A folder of caches, and whether it is `filled`; who fills it holds the `lock`."""
+
+    folder: str
+    filled: bool = False
+    lock: Lock = field(factory=Lock)
+
+
+@define
 class Runner:
     """How requests are run.
 
     Attributes:
-        jobs: processes at once.
+        jobs: processes that compile at once; with several, as many again and more wait to be timed meanwhile.
         cores: none, or cores of which each workload gets one: all processes compile there side by side, then the engines of a workload take turns on its core.
         path: every record is appended to this file as a line of JSON; None for none.
         resume: take over records without error that the file already has.
-        timeout: seconds of one process.
+        timeout: seconds in which a process starts and compiles, or is timed; waiting does not count.
         deadline: `time.monotonic()` after which no process is started; None for none.
         records: everything so far, in the order of the requests.
     """
@@ -74,12 +87,15 @@ class Runner:
     timeout: float = 600.0
     deadline: float | None = None
     records: list[Record] = field(factory=list)
-    _gate: Gate = field(factory=Gate)
+    _gate: Gate = field(init=False)
     _lock: Lock = field(factory=Lock)
+    #: Folders of caches in which an engine compiled another graph, by what decides what it leaves there.
+    _begun: dict[tuple[Any, ...], _Begun] = field(factory=dict)
     _known: dict[tuple[Any, ...], Record] = field(factory=dict)
     _run: Record = field(factory=lambda: provenance(Path(__file__).resolve().parent))
 
     def __attrs_post_init__(self) -> None:
+        self._gate = Gate(None if self.cores else self.jobs)
         if self.path is not None and self.path.exists():
             if self.resume:
                 self._known = {identity(r): r for r in load(self.path) if "error" not in r}
@@ -99,8 +115,10 @@ class Runner:
             every = [{**one, "core": self.cores[n // len(engines) % len(self.cores)]} for n, one in enumerate(every)]
         found: dict[int, list[Record]] = {}
         byte_compile()
-        with ThreadPoolExecutor(len(every) if self.cores else self.jobs) as pool:
-            running = {pool.submit(self._one, request): number for number, request in enumerate(every)}
+        beside = self.jobs * (1 + _WAITING) if self.jobs > 1 else 1
+        with ExitStack() as folders, ThreadPoolExecutor(len(every) if self.cores else beside) as pool:
+            self._begun.clear()
+            running = {pool.submit(self._one, request, number, folders): number for number, request in enumerate(every)}
             try:
                 for future in as_completed(running):
                     found[running[future]] = future.result()
@@ -111,24 +129,48 @@ class Runner:
         self.records += part
         return part
 
-    def _one(self, request: Record) -> list[Record]:
+    def _one(self, request: Record, rank: int, folders: ExitStack) -> list[Record]:
         known = self._known.get(identity(request))
         if known is not None:
             return [known]
-        if self.deadline is not None and time.monotonic() > self.deadline:
+        if self._is_late:
             return [{**request, "error": "not started: out of time"}]
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             for earlier in before(request):
-                list(self._measure(earlier, cache))
+                if earlier["workload"] == request["workload"]:
+                    list(self._measure(earlier, cache, rank))
+                else:
+                    with suppress(shutil.Error):  # what is no file
+                        shutil.copytree(self._after(earlier, rank, folders), cache, symlinks=True, dirs_exist_ok=True)
+            if self._is_late:
+                return [{**request, "error": "not started: out of time"}]
             records = []
             try:
-                for record in self._measure(request, cache):
+                for record in self._measure(request, cache, rank):
                     record |= self._run
                     self._keep(record)
                     records.append(record)
             except (OSError, ValueError) as error:
                 records.append({**request, "error": f"the runner: {error}"})
         return records
+
+    @property
+    def _is_late(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def _after(self, earlier: Record, rank: int, folders: ExitStack) -> str:
+        """A folder of caches as `earlier` leaves it, which runs once for all that begin with the same."""
+        key = tuple(earlier[name] for name in ("workload", "engine", "device"))
+        with self._lock:
+            if key not in self._begun:
+                made = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+                self._begun[key] = _Begun(folders.enter_context(made))
+            begun = self._begun[key]
+        with begun.lock:
+            if not begun.filled:
+                list(self._measure(earlier, begun.folder, rank))
+                begun.filled = True
+        return begun.folder
 
     def _keep(self, record: Record) -> None:
         with self._lock:
@@ -138,7 +180,7 @@ class Runner:
             shown = {key: value for key, value in record.items() if key not in _NOT_SHOWN}
             Console(stderr=True).print(f"[dim]{json.dumps(shown)}[/dim]", highlight=False, soft_wrap=True)
 
-    def _measure(self, request: Record, cache: str) -> Iterator[Record]:
+    def _measure(self, request: Record, cache: str, rank: int) -> Iterator[Record]:
         """The records of one fresh process; `cache` is the folder that holds every engine's disk cache."""
         environment = {
             **os.environ,
@@ -151,34 +193,39 @@ class Runner:
         if self.cores:
             environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         command = [sys.executable, "-m", "benchmarks.measure", json.dumps(request), "--gated"]
-        pipe = subprocess.PIPE
+        pipe, owner = subprocess.PIPE, object()
+        # What it imports takes cores, too: no process starts while another one is timed.
+        self._gate.enter(owner, "compile")
         with tempfile.TemporaryFile("w+") as messages:
             process = subprocess.Popen(
                 command, env=environment, stdin=pipe, stdout=pipe, stderr=messages, text=True, bufsize=1
             )
-            alarm = Timer(self.timeout, process.kill)
-            alarm.start()
+            alarm = _Alarm(process, self.timeout)
             count = 0
             try:
-                for record in self._conversation(process, request.get("core")):
+                for record in self._conversation(process, owner, request.get("core"), rank, alarm):
                     count += 1
                     yield record
                 process.wait()
             finally:
-                alarm.cancel()
+                alarm.stop()
                 process.kill()
-                self._gate.leave(process)
+                self._gate.leave(owner)
             if count == 0:
                 messages.seek(0)
                 last = (messages.read().strip().splitlines() or ["no output"])[-1]
                 yield {**request, "error": f"exit status {process.returncode}: {last}"[:300]}
 
-    def _conversation(self, process: subprocess.Popen[str], place: int | None) -> Iterator[Record]:
+    def _conversation(
+        self, process: subprocess.Popen[str], owner: object, place: int | None, rank: int, alarm: _Alarm
+    ) -> Iterator[Record]:
         assert process.stdin is not None
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("@"):
-                self._gate.enter(process, line[1:].strip(), place)
+                alarm.stop()
+                self._gate.enter(owner, line[1:].strip(), place, rank)
+                alarm.start()
                 try:
                     process.stdin.write("\n")
                     process.stdin.flush()
@@ -186,6 +233,22 @@ class Runner:
                     return
             elif line.startswith("{"):
                 yield json.loads(line)
+
+
+class _Alarm:
+    """Ends a process `seconds` after the last start."""
+
+    def __init__(self, process: subprocess.Popen[str], seconds: float) -> None:
+        self._process = process
+        self._seconds = seconds
+        self.start()
+
+    def start(self) -> None:
+        self._timer = Timer(self._seconds, self._process.kill)
+        self._timer.start()
+
+    def stop(self) -> None:
+        self._timer.cancel()
 
 
 def before(request: Record) -> list[Record]:

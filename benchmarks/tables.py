@@ -226,6 +226,15 @@ def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
     print()
 
 
+def tuned(records: Sequence[Record], figure: str = "median") -> None:
+    """Everything a run of models in the compilers' default and tuned modes shows."""
+    table(records, figure, unit=1e3, title=f"ms per call ({figure})")
+    beside_best(records, figure)
+    table(records, "first", title="first call, s", beside_eager=False, digits=2)
+    errors(records, "largest relative error beside eager")
+    kernels(records)
+
+
 def beside_best(records: Sequence[Record], figure: str = "median") -> None:
     """Print how much faster each engine of ours is than torch.compile in the best of the modes that were measured."""
     rows = {} if objections(records) else rows_of(records)

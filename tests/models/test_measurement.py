@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 from unittest import mock
@@ -10,7 +11,7 @@ import pytest
 import torch
 from benchmarks import attention_grid, clock, ops, surroundings, tables, workloads
 from benchmarks.gate import Gate
-from benchmarks.runner import load
+from benchmarks.runner import Runner, load
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask
 
@@ -83,6 +84,35 @@ def test_gate_times_alone_and_after_compilation() -> None:
     second.join()
 
 
+def test_gate_lets_so_many_compile_at_once_and_times_by_rank() -> None:
+    """Who waits to be timed compiles no longer; of those who wait the first of the table goes first."""
+    gate, order = Gate(2), list[str]()
+    gate.enter("a", "compile")
+    gate.enter("b", "compile")
+    third = Thread(target=gate.enter, args=("c", "compile"))
+    third.start()
+    third.join(0.05)
+    assert third.is_alive()
+
+    def time(owner: str, rank: int) -> None:
+        gate.enter(owner, "time", None, rank)
+        order.append(owner)
+        gate.leave(owner)
+
+    threads = [Thread(target=time, args=("b", 2))]
+    threads[0].start()
+    third.join(5)
+    assert not third.is_alive()
+    threads.append(Thread(target=time, args=("c", 1)))
+    threads[1].start()
+    while len(gate._waiting.get(None, ())) < 2:
+        pass
+    gate.leave("a")
+    for thread in threads:
+        thread.join(5)
+    assert order == ["c", "b"]
+
+
 def test_gate_lets_processes_take_turns_at_a_place() -> None:
     """In the order in which they asked; another place is another matter, and nobody compiles in between."""
     gate, turns = Gate(), list[str]()
@@ -139,6 +169,26 @@ def test_table_without_eager_and_with_a_failure(capsys: pytest.CaptureFixture[st
     assert "5.000x of 1" in printed
     assert "error" in printed
     assert "nan" not in printed
+
+
+def test_what_cold_caches_hold_is_made_once_for_each_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process gets a copy of its own."""
+    ran = list[tuple[str, str]]()
+
+    def measure(runner: Runner, request: dict[str, str], cache: str, rank: int) -> Iterator[dict[str, object]]:
+        ran.append((request["workload"], request["engine"]))
+        left = Path(cache, "left")
+        if request["workload"] == "another_graph":
+            left.write_text(request["engine"])
+            return
+        yield {**request, "found": left.read_text() if left.exists() else None}
+        left.write_text("its own")
+
+    monkeypatch.setattr(Runner, "_measure", measure)
+    requests = [{"experiment": "steady_state", "workload": name, "device": "cpu"} for name in "ab"]
+    records = Runner(jobs=2).run(requests, engines=("eager", "flambeau"))
+    assert [record["found"] for record in records] == [None, "flambeau", None, "flambeau"]
+    assert ran.count(("another_graph", "flambeau")) == 1
 
 
 def test_a_file_keeps_the_last_good_record(tmp_path) -> None:  # type: ignore[no-untyped-def]
