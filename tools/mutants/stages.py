@@ -99,7 +99,7 @@ STAGES = (
                              "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/copies.py", "lookaside/messages.py",
                              "lookaside/autograd.py", "lookaside/checkpoints.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
                              "graph/repeats.py", "lookaside/forward_mode.py", "lookaside/lazy_modules.py", "lookaside/gradient_scaling.py",
-                             "graph/bodies.py", "lookaside/bodies.py", "lookaside/flex_attention.py", "values/trees.py"), 18,
+                             "graph/bodies.py", "lookaside/bodies.py", "lookaside/block_masks.py", "lookaside/flex_attention.py", "values/trees.py"), 18,
         (f"{_C}/graph/test_histories.py", f"{_C}/test_results.py", f"{_C}/graph/test_dispatch.py",
          f"{_C}/lookaside", f"{_C}/graph/test_bodies.py", f"{_C}/values/test_trees.py", f"{_C}/interp/test_differential.py",
          "tests/behaviour/test_forward_mode.py", "tests/behaviour/test_lazy_modules.py", "tests/training/test_gradient_scaling.py", *_PROGRAMS),
@@ -149,7 +149,7 @@ STAGES = (
     Stage(
         "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py",
                            "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/rows.py", "schedule/combine.py",
-                           "lowering/attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py",
+                           "lowering/attention.py", "lowering/library_attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py",
                            "lowering/written_gradients.py"), 12,
         (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
     ),

@@ -17,7 +17,7 @@ hop = torch.ops.higher_order
 class Attention:
     """Operands of one attention, of the head widths (of keys, of values); ``few`` heads of keys, ``shared`` by the whole batch.
 
-    ``block`` is the size of the mask's blocks, None where one block is all. ``score`` and ``mask`` are functions as users write them, ``joint`` is the score's with its gradient; ``buffers`` is what the score reads.
+    ``block`` is the size of the mask's blocks, None where one block is all. ``device`` is what the graphs are for, ``options`` are the operator's. ``score`` and ``mask`` are functions as users write them, ``joint`` is the score's with its gradient; ``buffers`` is what the score reads.
     """
 
     def __init__(
@@ -36,6 +36,8 @@ class Attention:
         block: Any = 128,
         dtype: torch.dtype = torch.float16,
         symbolic: bool = False,
+        device: str = "cpu",
+        options: dict[str, Any] | None = None,
     ) -> None:
         torch.manual_seed(sum(lengths))
         (queries, keys), (width, of_values), rows = lengths, widths, 1 if shared else batch
@@ -43,6 +45,7 @@ class Attention:
         self.qkv = [torch.randn(shape).to(dtype) for shape in shapes]
         self.score, self.mask, self.joint, self.buffers = score, mask, joint, list(buffers)
         self.scale, self.dtype, self.symbolic = 1 / math.sqrt(width), dtype, symbolic
+        self.device, self.options = device, options or {}
         blocks = (
             _create_empty_block_mask(*self.qkv[:2])
             if block is None
@@ -72,9 +75,35 @@ class Attention:
         q, value = self.qkv[0], self.qkv[2]
         with o.mode:
             shape = (*q.shape[:3], value.shape[-1])
-            vals = (torch.empty(shape, dtype=self.dtype), *(torch.empty(q.shape[:3]) for _ in range(2)))
-        args = (*nodes[:3], score, (*table, mask), self.scale, {}, tuple(nodes[3 : 3 + len(self.buffers)]), ())
+            vals = (
+                torch.empty(shape, dtype=self.dtype, device=self.device),
+                *(torch.empty(q.shape[:3], device=self.device) for _ in range(2)),
+            )
+        args = (
+            *nodes[:3],
+            score,
+            (*table, mask),
+            self.scale,
+            self.options,
+            tuple(nodes[3 : 3 + len(self.buffers)]),
+            (),
+        )
         return o.finish(*o.parts(o.call(hop.flex_attention, *args, val=vals))), given
+
+    def both(self) -> fx.GraphModule:
+        """The joint graph, which takes the result's gradient behind what the forward takes and gives the result and the gradients of queries, keys and values."""
+        q, value = self.qkv[0], self.qkv[2]
+        given = [*self.qkv, *self.buffers, *self.arrays, torch.empty((*q.shape[:3], value.shape[-1]), dtype=self.dtype)]
+        o, nodes, table, score, mask, joint = self._begun(given)
+        read, tail = tuple(nodes[3 : 3 + len(self.buffers)]), ((*table, mask), self.scale, self.options)
+        with o.mode:
+            rows = [torch.empty(q.shape[:3], device=self.device) for _ in range(2)]
+        node = o.call(hop.flex_attention, *nodes[:3], score, *tail, read, (), val=(nodes[-1].meta["val"], *rows))
+        out, lse, _ = o.parts(node)
+        zero = o.op(torch.ops.aten.full.default, list(q.shape[:3]), 0)
+        vals = (*(part.meta["val"] for part in nodes[:3]), (None,) * len(self.buffers))
+        args = (*nodes[:3], out, lse, nodes[-1], zero, score, joint, *tail, read, ())
+        return o.finish(out, *o.parts(o.call(hop.flex_attention_backward, *args, val=vals))[:3])
 
     def backward(self) -> tuple[fx.GraphModule, list[torch.Tensor], list[torch.Tensor]]:
         """The graph, what it takes, and the gradients of the results among that."""
@@ -84,12 +113,12 @@ class Attention:
         o, nodes, table, score, mask, joint = self._begun(given)
         vals = (*(node.meta["val"] for node in nodes[:3]), (None,) * len(self.buffers))
         read = tuple(nodes[3 : 3 + len(self.buffers)])
-        args = (*nodes[:3], *nodes[-4:], score, joint, (*table, mask), self.scale, {}, read, ())
+        args = (*nodes[:3], *nodes[-4:], score, joint, (*table, mask), self.scale, self.options, read, ())
         return o.finish(*o.parts(o.call(hop.flex_attention_backward, *args, val=vals))[:3]), given, grads
 
     def _begun(self, given: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         o = Outer(self.symbolic)
-        nodes = [o.input(x) for x in given]
+        nodes = [o.input(x, self.device) for x in given]
         first = 3 + len(self.buffers)
         arrays, read = iter(nodes[first:]), nodes[3:first]
         table = [next(arrays) if isinstance(part, torch.Tensor) else part for part in self.table]

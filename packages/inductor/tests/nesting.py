@@ -34,12 +34,15 @@ class Outer:
         self.graph = fx.Graph()
         self.count = 0
 
-    def input(self, tensor: torch.Tensor) -> fx.Node:
-        """A placeholder for ``tensor``."""
+    def input(self, tensor: torch.Tensor, device: str = "cpu") -> fx.Node:
+        """A placeholder for ``tensor``, or for one like it on another device."""
         kind = DimDynamic.DYNAMIC if self.symbolic else DimDynamic.STATIC
         context = StatelessSymbolicContext([kind] * tensor.dim())
         node = self.graph.placeholder(f"arg_{self.number()}")
-        node.meta["val"] = self.mode.from_tensor(tensor, symbolic_context=context)
+        val = node.meta["val"] = self.mode.from_tensor(tensor, symbolic_context=context)
+        if device != "cpu":
+            with self.mode:
+                node.meta["val"] = torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=device)
         return node
 
     def unbacked(self) -> torch.SymInt:

@@ -56,6 +56,7 @@ from .program.memory import share_memory
 from .rewrite.blocked_losses import block_losses
 from .rewrite.channels_last import make_channels_last
 from .rewrite.constants import freeze
+from .rewrite.library_attention import use_library
 from .rewrite.masked_attention import fuse_masked
 from .rewrite.open_softmax import open_softmaxes
 from .rewrite.trained_attention import fuse_attention
@@ -83,6 +84,7 @@ def rewrite_joint(
     context = context or CompileContext(_config(options))
     with context.stage("joint"):
         fused = fuse_attention(graph, results, context) | fuse_masked(graph, results, context)
+        fused |= use_library(graph, results, context)
         if nested:
             return fused
         opened = fused | block_losses(graph, results, context) | open_softmaxes(graph, context)

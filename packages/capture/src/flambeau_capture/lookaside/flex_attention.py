@@ -18,6 +18,7 @@ from ..replacements import replaces
 from ..values.base import Value
 from ..values.tensor import TensorValue
 from ..values.trees import Structure
+from .block_masks import known_blocks, known_of_all
 from .bodies import bound, broken, call_operator, finished, trace_body
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _checked(
         _refuse("numbers of heads that do not go together")
     if score_mod is None:
         score_mod = flex._identity
+    is_whole = block_mask is None
     if block_mask is None:
         block_mask = _one_block(query, length, key.shape[2])
     if block_mask.mask_mod is _SLICED and _SLICED is not None:
@@ -78,9 +80,8 @@ def _checked(
         _refuse("a request for the largest scores on a CPU")
     options["OUTPUT_LOGSUMEXP"] = wants_lse or (torch.is_grad_enabled() and query.device.type != "cpu")
     options["OUTPUT_MAX"] = wants_max
-    out, lse, most = _operator(
-        query, key, value, score_mod, block_mask.as_tuple(), width**-0.5 if scale is None else scale, options
-    )
+    scale = width**-0.5 if scale is None else scale
+    out, lse, most = _operator(query, key, value, score_mod, block_mask.as_tuple(), scale, options, is_whole)
     lse = lse * _LN2 if wants_lse else None
     if return_aux is not None:
         return out, flex.AuxOutput(lse=lse, max_scores=most * _LN2 if wants_max else None)
@@ -118,7 +119,7 @@ def operator(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     fakes = [value.fake for value in tensors if isinstance(value, TensorValue)]
     if len(fakes) < len(tensors) or not _are_taken(fakes):
         raise broken("flex_attention is given tensors that it does not take")
-    score_mod, block_mask, scale, options = args[3:]
+    score_mod, block_mask, scale, options, is_whole = args[3:]
     *blocks, mask_mod = t.operators.iterate_all(block_mask)
     query, _, value = fakes
 
@@ -135,6 +136,10 @@ def operator(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     (score_name,), score_reads = finished(t, scored, asks=scored)
     (mask_name,), mask_reads = finished(t, masked, asks=masked)
     known = tuple(t.recorder.argument(part)[0] for part in blocks)
+    if is_whole.constant():
+        said = known_of_all(query.device)
+    else:
+        said = known_blocks(t, blocks, (scored, masked), (query.shape[2], fakes[1].shape[2]), (known[-2], known[-1]))
     nodes = [t.recorder.node_of(tensor) for tensor in tensors if isinstance(tensor, TensorValue)]
     with t.graph.unpatched, t.graph.fake_mode, torch.no_grad():
         out = _permute_strides(query.new_empty((*query.shape[:-1], value.shape[-1])), query.stride())
@@ -147,7 +152,7 @@ def operator(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             score_name,
             (*known, mask_name),
             t.recorder.argument(scale)[0],
-            t.recorder.argument(options)[0],
+            {**t.recorder.argument(options)[0], **said},
             tuple(score_reads),
             tuple(mask_reads),
         ),

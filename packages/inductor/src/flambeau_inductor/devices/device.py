@@ -31,6 +31,10 @@ def _one_by_one(device: torch.device, dtype: torch.dtype) -> bool:
     return False
 
 
+def _not_at_once(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    return False
+
+
 @frozen
 class Reduced:
     """A reduction as far as it decides about splitting: ``results``, elements for each (``work``), whether neighbours in memory belong to
@@ -113,6 +117,7 @@ class Libraries:
     ``bias_is_written_first``: a product with a row bias writes that over its whole result, and adds to it.
     ``bias_slows_products``: float32 products with a row bias have slower kernels than those without. ``takes_activations``: a product with a row
     bias also does an activation. ``leaves_narrow_idle``: products with few results leave most multiprocessors idle.
+    ``attends``: whether cuDNN's attention, forward and backward, takes heads of a dtype and width, under the flags in force.
     ``attention_reads_strides``: attention takes operands in any aligned strides. ``products_want_rows_aligned``: products whose rows are no multiples of 16
     bytes have no fast kernels. ``packs_weights``: products and convolutions have faster calls for weights in a form of their own.
     ``slow_products``: whether ATen's products of float32 leave a part of the processor idle that oneDNN's use.
@@ -131,6 +136,7 @@ class Libraries:
     bias_slows_products: bool = False
     takes_activations: bool = False
     leaves_narrow_idle: bool = False
+    attends: Callable[[torch.device, torch.dtype, int], bool] = _not_at_once
     attention_reads_strides: bool = False
     products_want_rows_aligned: bool = False
     packs_weights: bool = False

@@ -112,7 +112,7 @@ def forward(
     mask_with: Sequence[Any] = (),
 ) -> tuple[TensorValue, ...]:
     """Results, logarithms of sums, and largest scores."""
-    problem = _problem(g, q, k, v, block_mask, scale, ("kv",))
+    problem = problem_of(g, q, k, v, block_mask, scale, ("kv",))
     bodies = {
         "score": problem.body(score, ["score"], read(g, score_with), torch.float32),
         "mask": problem.body(block_mask[-1], [], read(g, mask_with), torch.bool),
@@ -150,7 +150,7 @@ def backward(
     """Gradients of queries, keys and values, and none of what the score reads."""
     if grad_out is None or grad_out.dtype is not q.dtype or out.dtype is not q.dtype or lse.dtype is not torch.float32:
         raise Decline("gradients of another type")
-    problem = _problem(g, q, k, v, block_mask, scale, ("kv", "q"))
+    problem = problem_of(g, q, k, v, block_mask, scale, ("kv", "q"))
     found = read(g, score_with)
     bodies = {
         "score": problem.body(score, ["score"], found, torch.float32),
@@ -172,7 +172,7 @@ RULES: dict[Any, Callable[..., tuple[Any, ...]]] = {
 }
 
 
-def _problem(
+def problem_of(
     g: Builder,
     q: TensorValue,
     k: TensorValue,
@@ -181,6 +181,7 @@ def _problem(
     scale: Any,
     sides: Sequence[str],
 ) -> _Problem:
+    """One attention, with the arrays of the ``sides`` of its block mask that kernels read. Raises Decline."""
     if not isinstance(scale, float | int):
         raise Decline("a scale known at run time")
     if q.dtype not in HALVES or {q.dtype, k.dtype, v.dtype} != {q.dtype} or len({q.device, k.device, v.device}) > 1:

@@ -5,9 +5,9 @@ In: its node. Out: why not, "" where it does. Rules ask for sizes and types of o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import fx
@@ -24,6 +24,10 @@ from .builder import Builder
 from .registry import Decline
 from .values import TensorValue
 from .written_gradients import RULES as ATTENTION_RULES
+
+#: The note on a node that is a nested graph of a graph without a module; autograd reads it.
+BODY = "body"
+_Answer = TypeVar("_Answer")
 
 
 def declined(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> str:
@@ -59,6 +63,24 @@ def refusal(
     return ""
 
 
+def asked(
+    gm: fx.GraphModule | None,
+    place: fx.Node,
+    question: Callable[..., _Answer],
+    context: CompileContext,
+    *operands: Any,
+    **bodies: Any,
+) -> _Answer | None:
+    """The answer of ``question`` to a builder and ``operands`` as lowering would have them at ``place``; None where it declines."""
+    trial = Builder(context, SymbolTable())
+    trial.node = place
+    try:
+        args, kwargs = fx.node.map_arg((operands, bodies), lambda operand: _operand(trial, gm, operand))
+        return question(trial, *args, **kwargs)
+    except (Decline, UnsupportedGraphError):
+        return None
+
+
 def _operand(g: Builder, gm: fx.GraphModule | None, node: fx.Node) -> Any:
     """What an operand's node will be."""
     val: Any = node.meta.get("val")
@@ -68,4 +90,6 @@ def _operand(g: Builder, gm: fx.GraphModule | None, node: fx.Node) -> Any:
         return TensorValue.of_ref(Ref.whole(g.buffers[node.name]))
     if isinstance(val, int | torch.SymInt):
         return g.expr(val)
+    if BODY in node.meta:
+        return node.meta[BODY]
     return attrgetter(str(node.target))(gm) if node.op == "get_attr" else val

@@ -29,6 +29,7 @@ from ..rewrite.channels_last import channels_last
 from ..rewrite.engine import RuleSet
 from ..rewrite.experts import experts
 from ..rewrite.flex_attention import blocked_attention
+from ..rewrite.library_attention import library_attention
 from ..rewrite.shared_rows import share_rows
 from ..rewrite.sum_products import sum_products
 from . import remove_noops
@@ -68,7 +69,7 @@ PRODUCTS = RuleSet(
 CONVOLUTIONS = RuleSet((*pointwise_convolutions.RULES, *packed_convolutions.RULES))
 
 #: What makes bodies: comes first, so that the others see these.
-OPENING = (Pass("blocked_attention", blocked_attention),)
+OPENING = (Pass("library_attention", library_attention), Pass("blocked_attention", blocked_attention))
 
 PASSES = (
     Pass("inline_bodies", inline_bodies),

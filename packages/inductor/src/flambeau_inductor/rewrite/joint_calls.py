@@ -14,10 +14,9 @@ from attrs import define, field
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from ..lowering.trial import BODY
 from .fakes import PROVENANCE, quietly
 
-#: The note on a node that is a nested graph; autograd reads it.
-BODY = "body"
 _NOTES = (*PROVENANCE, "backward", "checkpoint")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from ...config import Config
+from ...ops.dtypes import HALVES
 from ..device import Device, Kernels, Libraries, Reduced
 from ..facts import LAUNCH_SECONDS
 from ..language import TRITON, Language
@@ -20,6 +21,8 @@ _COLUMNS, _PROGRAMS = 64, 4
 _WORK_COLUMNS, _WORK_ROWS = 256, 4096
 #: By how much a split must be quicker. Row by row it must be far quicker: two kernels fuse less with what is around them.
 _GAIN_COLUMNS, _GAIN_ROWS = 1.3, 4.0
+#: The first cuDNN whose attention torch prefers to its other kernels, and the widest heads that it has gradients of.
+_CUDNN, _WIDEST = 90900, 128
 
 
 def _language(config: Config) -> Language:
@@ -69,6 +72,20 @@ def _multiplies_groups(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype is torch.bfloat16 and capability in ((9, 0), (10, 0), (10, 3))
 
 
+def _attends(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    # Its gradients are not the same at each run, and somebody may have said that it shall not be taken.
+    if torch.are_deterministic_algorithms_enabled() or not torch.backends.cuda.cudnn_sdp_enabled():
+        return False
+    if dtype not in HALVES or width % 8 or width > _WIDEST:
+        return False
+    # Where no GPU is there, programs are compiled for Hopper. Elsewhere nobody measured it.
+    if not torch.cuda.is_available():
+        return True
+    cudnn = torch.backends.cudnn
+    version = (cudnn.version() or 0) if cudnn.enabled else 0
+    return version >= _CUDNN and torch.cuda.get_device_capability(device) == (9, 0)
+
+
 def _rounds_products() -> bool:
     return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
@@ -90,6 +107,7 @@ CUDA = register(
             bias_slows_products=True,
             takes_activations=True,
             leaves_narrow_idle=True,
+            attends=_attends,
             attention_reads_strides=True,
             products_want_rows_aligned=True,
             multiplies_groups=_multiplies_groups,

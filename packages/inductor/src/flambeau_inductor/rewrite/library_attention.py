@@ -1,0 +1,172 @@
+"""`flex_attention` as the library's attention, where the graph shows that it is that and the library is faster than templates.
+
+In: a functional graph, or the joint graph of forward and backward, with ``flex_attention`` and ``flex_attention_backward``. Out: the same graph in which those that
+attend to all keys, or to those up to the query, are calls of cuDNN's attention. A forward is rewritten together with all of its gradients, which read what it knows of
+its rows in another form; one whose sums or largest scores somebody else reads stays. ``lowering/library_attention.py`` tells what an attention is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from operator import getitem
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..context import CompileContext
+from ..devices import device_of
+from ..lowering.library_attention import LibraryCase, case_of
+from ..lowering.trial import asked
+from .fakes import fake_mode_of
+from .joint_calls import JointEditor, region_of, sweep
+
+aten, hop = torch.ops.aten, torch.ops.higher_order
+
+_FORWARD = aten._scaled_dot_product_cudnn_attention.default
+_BACKWARD = aten._scaled_dot_product_cudnn_attention_backward.default
+#: Places of what the library's forward gives, and of the operands of ``flex_attention_backward`` that the forward does not have.
+_LSE, _SEED, _OFFSET = 1, 6, 7
+_OUT, _OWN_LSE, _GRAD, _GRAD_LSE, _JOINT = 3, 4, 5, 6, 8
+#: Rows begin at multiples of this many elements: 16 bytes of the types that templates take.
+_ALIGNMENT = 8
+
+
+def library_attention(gm: fx.GraphModule, context: CompileContext) -> bool:
+    """Rewrite the attention of ``gm`` that has no gradient in it."""
+    (output,) = gm.graph.find_nodes(op="output")
+    return bool(use_library(gm.graph, output.all_input_nodes, context, gm))
+
+
+def use_library(
+    graph: fx.Graph, results: Collection[fx.Node], context: CompileContext, gm: fx.GraphModule | None = None
+) -> dict[fx.Node, fx.Node]:
+    """Rewrite ``graph``, which is that of ``gm`` or the joint graph. Returns what stands for each result that is gone."""
+    replaced: dict[fx.Node, fx.Node] = {}
+    kept = frozenset(results)
+    for node in graph.find_nodes(op="call_function", target=hop.flex_attention):
+        backwards = _gradients(node, kept)
+        mode = fake_mode_of(graph)
+        if backwards is None or mode is None or not _is_taken(node, context):
+            continue
+        case = _case(node, backwards, context, gm)
+        if case is not None and _is_faster(node, case, context):
+            replaced |= _Replacement(graph, node, backwards, case, mode, kept).run()
+    return replaced
+
+
+def _gradients(node: fx.Node, results: frozenset[fx.Node]) -> list[fx.Node] | None:
+    """The nodes of an attention's gradient; None where others read what the library does not give, or where it is not known where nodes belong."""
+    out, *rows = (
+        [user for user in node.users if user.target is getitem and user.args[1] == number] for number in range(3)
+    )
+    backwards = list(dict.fromkeys(user for part in rows[0] for user in part.users))
+    others = [user for part in rows[1] for user in part.users]
+    if others or results & {*rows[0], *rows[1]} or len(out) + len(rows[0]) + len(rows[1]) < len(node.users):
+        return None
+    if not region_of([node]) or (backwards and region_of(backwards) != (None,)):
+        return None
+    for backward in backwards:
+        args = backward.args
+        if backward.target is not hop.flex_attention_backward or list(args[:3]) != list(node.args[:3]):
+            return None
+        if args[_OUT] not in out or args[_OWN_LSE] not in rows[0] or not _is_zero(args[_GRAD_LSE]):
+            return None
+        if args[_GRAD] is None or any(user.target is not getitem for user in backward.users):
+            return None
+    return backwards
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether an operand is the gradient of sums that nobody differentiated."""
+    return value is None or (value.target is aten.full.default and value.args[1] == 0)
+
+
+def _is_taken(node: fx.Node, context: CompileContext) -> bool:
+    """Whether the library takes queries, keys and values as they lie, on this device and under torch's settings."""
+    vals = [part.meta["val"] for part in node.args[:3] if isinstance(part, fx.Node)]
+    first = vals[0]
+    if not device_of(first.device).enabled(context.config):
+        return False
+    numbers = [n for val in vals for n in (*val.shape, *val.stride(), val.storage_offset())]
+    if not all(isinstance(n, int) for n in numbers):
+        return False
+    aligned = all(
+        val.stride(-1) == 1
+        and all(n % _ALIGNMENT == 0 for n in (*val.stride()[:-1], val.storage_offset()))
+        and 0 not in val.stride()
+        for val in vals
+    )
+    return aligned and device_of(first.device).libraries.attends(first.device, first.dtype, first.shape[-1])
+
+
+def _case(
+    node: fx.Node, backwards: list[fx.Node], context: CompileContext, gm: fx.GraphModule | None
+) -> LibraryCase | None:
+    """What an attention is, and its gradients too."""
+    case = asked(gm, node, case_of, context, *node.args)
+    for backward in backwards:
+        if case is None:
+            break
+        args = (*backward.args[:3], backward.args[_GRAD_LSE + 1], *backward.args[_JOINT + 1 :])
+        same = asked(gm, backward, case_of, context, *args, joint=backward.args[_JOINT])
+        case = case if same == case else None
+    return case
+
+
+def _is_faster(node: fx.Node, case: LibraryCase, context: CompileContext) -> bool:
+    """Whether the library's kernels are faster by more than its call takes the host longer."""
+    device = node.meta["val"][0].device
+    return case.products >= device_of(device).facts(device).tuning.library_attention
+
+
+@frozen
+class _Replacement:
+    """Makes the calls that take the place of one attention and its gradients."""
+
+    graph: fx.Graph
+    node: fx.Node
+    backwards: list[fx.Node]
+    case: LibraryCase
+    mode: FakeTensorMode
+    results: frozenset[fx.Node]
+
+    def run(self) -> dict[fx.Node, fx.Node]:
+        """What stands for their results; nothing, and no node is left, where these would lie in another way."""
+        node, case = self.node, self.case
+        edits = [JointEditor(self.graph, node, self.mode)]
+        q, k, v = node.args[:3]
+        told = (0.0, case.causal)
+        early = edits[0].call(_FORWARD, q, k, v, None, bool(self.backwards), *told, False, scale=case.scale)
+        used = (0, _LSE, _SEED, _OFFSET) if self.backwards else (0,)
+        out, *rows = (edits[0].call(getitem, early, place, known=early.meta["val"][place]) for place in used)
+        made = [(node, [out])]
+        for backward in self.backwards:
+            edits.append(JointEditor(self.graph, backward, self.mode))
+            given = (backward.args[_GRAD], q, k, v, out, *rows, None, None, None, case.sizes[2], case.sizes[3])
+            made.append((backward, edits[-1].parts(edits[-1].call(_BACKWARD, *given, *told, scale=case.scale))))
+        if not all(_lie_alike(old, parts) for old, parts in made):
+            for edit in reversed(edits):
+                edit.undo()
+            return {}
+        users = [user for old, _ in made for user in old.users]
+        replaced = {
+            user: parts[user.args[1]]
+            for old, parts in made
+            for user in old.users
+            if isinstance(user.args[1], int) and user.args[1] < len(parts)
+        }
+        for user, now in replaced.items():
+            user.replace_all_uses_with(now)
+        sweep(self.graph, users, self.results)
+        return replaced
+
+
+def _lie_alike(old: fx.Node, parts: list[fx.Node]) -> bool:
+    """Whether parts of a node lie as what takes their place."""
+    return all(
+        (val.dtype, val.shape, val.stride()) == (now.dtype, now.shape, now.stride())
+        for val, now in zip(old.meta["val"], (part.meta["val"] for part in parts), strict=False)
+    )
