@@ -40,12 +40,38 @@ def with_empty_rows(q: Tensor, k: Tensor, v: Tensor, exists: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=distances(q, k) <= -5)
 
 
+def biased(q: Tensor, k: Tensor, v: Tensor, exists: Tensor) -> Tensor:
+    """The library's, with a number in memory for each pair."""
+    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+    bias = torch.randn(LENGTH, LENGTH, generator=torch.Generator("cuda").manual_seed(3), device="cuda")
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor, exists: Tensor) -> Tensor:
+    """The library's, without a mask."""
+    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def causal(q: Tensor, k: Tensor, v: Tensor, exists: Tensor) -> Tensor:
+    """The library's causal mask."""
+    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+FUNCTIONS = [written, padded, with_empty_rows, biased, plain, causal]
+
+
+@pytest.mark.parametrize("rows", ["of a head together", "of a query together"])
 @pytest.mark.parametrize("width", [64, 128])
-@pytest.mark.parametrize("function", [written, padded, with_empty_rows], ids=lambda f: f.__name__)
-def test_training(function: Callable[..., Tensor], width: int) -> None:
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_training(function: Callable[..., Tensor], width: int, rows: str) -> None:
+    """Whatever the layout of the result's gradient: under a bias, cuDNN's gradients are wrong in eager for one of them, so that only the exact ones count."""
     torch.manual_seed(0)
     made = [torch.randn(2, LENGTH, heads, width, device="cuda", dtype=torch.bfloat16) for heads in (4, 2, 2, 4)]
     *operands, tangent = (x.transpose(1, 2) for x in made)
+    if rows == "of a head together":
+        tangent = tangent.contiguous()
     exists = torch.arange(LENGTH, device="cuda") < torch.tensor([[LENGTH], [700]], device="cuda")
     found: dict[str, list[Tensor]] = {}
     for name, run, dtype in (
@@ -57,8 +83,8 @@ def test_training(function: Callable[..., Tensor], width: int) -> None:
         out = run(*leaves, exists)
         found[name] = [out.detach(), *torch.autograd.grad(out, leaves, tangent.to(dtype))]
     for ours, eager, exact in zip(found["ours"], found["eager"], found["exact"], strict=True):
-        error, least = ((x.double() - exact).norm() / exact.norm() for x in (ours, eager))
-        assert ours.isfinite().all() and ours.stride() == eager.stride() and error < max(2 * least, 5e-3)
+        error = (ours.double() - exact).norm() / exact.norm()
+        assert ours.isfinite().all() and ours.stride() == eager.stride() and error < 1e-2
 
 
 def test_memory() -> None:

@@ -11,12 +11,12 @@ from tracing import traced, traced_on_cuda
 
 pytest.importorskip("triton")
 
-from attending import TRITON, as_near_as_eager, distances, gradients, joint, kinds, operands, rewritten
+from attending import TRITON, as_near_as_eager, distances, gradients, joint, kinds, marked, operands, rewritten
 from nesting import lowered
 
 from flambeau_inductor import CompileContext, compile_graph
 from flambeau_inductor.ir.evaluate import run_graph
-from flambeau_inductor.ir.loops import Template
+from flambeau_inductor.ir.loops import Extern, Template
 from flambeau_inductor.rewrite.masked_attention import fuse_masked
 from flambeau_runtime import load
 
@@ -149,6 +149,39 @@ def on_cuda(dropped):
         return aten._scaled_dot_product_efficient_attention(q, k, v, mask, False, dropped)[0]
 
     return traced_on_cuda(function, *INPUTS, LENGTHS)
+
+
+def by_cudnn(q, k, v, tangent, bias):
+    """cuDNN's attention and its gradients, which torch takes for 16 bits on Hopper."""
+    bias = bias.expand(2, 2, 70, 70)
+    out, lse, _, _, queries, keys, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(q, k, v, bias, True)
+    backward = aten._scaled_dot_product_cudnn_attention_backward
+    return out, *backward(tangent, q, k, v, out, lse, seed, offset, bias, None, None, queries, keys, 0.0, False)
+
+
+def in_a_window(q, k, v, tangent):
+    d = distances(q, k)
+    return by_cudnn(q, k, v, tangent, torch.where((d <= 0) & (d > -20), 0.0, -math.inf).to(q.dtype))
+
+
+def test_cudnn():
+    given = [*INPUTS, torch.randn(INPUTS[0].shape).bfloat16()]
+    gm = rewritten(marked(traced(in_a_window, *given)))
+    assert kinds(gm) == KINDS
+    eager, exact = (gradients(sliding, INPUTS, given[-1], dtype) for dtype in (None, torch.float64))
+    eager = [x.contiguous() for x in eager]
+    as_near_as_eager(load(compile_graph(gm, given, TRITON), executor="python")(*given), eager, exact)
+
+
+def test_cudnn_is_given_rows_of_gradients():
+    """Under a bias it misreads any other layout of the result's gradient, as the result of transposed queries has it."""
+    turned = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (*INPUTS, INPUTS[0])]
+    gm = traced_on_cuda(by_cudnn, *turned, torch.zeros(70, 70).bfloat16())
+    (call,) = [
+        o for o in lowered(gm, rewritten=True).operations if isinstance(o, Extern) and "backward" in str(o.op)
+    ]
+    assert call.args[0].layout().is_contiguous
+    assert not call.args[1].layout().is_contiguous
 
 
 def test_on_a_gpu():

@@ -49,6 +49,11 @@ _LIBRARIES = (
         "attn_bias",
     ),
     _Library(
+        aten._scaled_dot_product_cudnn_attention.default,
+        aten._scaled_dot_product_cudnn_attention_backward.default,
+        "attn_bias",
+    ),
+    _Library(
         aten._scaled_dot_product_flash_attention_for_cpu.default,
         aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
         "attn_mask",
