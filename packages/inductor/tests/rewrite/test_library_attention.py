@@ -66,6 +66,16 @@ def use(gm):
     return [node.target for node in gm.graph.nodes if node.target in (FORWARD, BACKWARD)]
 
 
+def spread(q, *others):
+    """Keys and values for each head."""
+    return [x.double().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in others]
+
+
+def gathered(x, like):
+    """The gradient of what heads share."""
+    return x.unflatten(1, (like.shape[1], -1)).sum(2)
+
+
 def formula(q, k, is_causal, scale):
     scores = q.double() @ k.double().mT * scale
     return scores.masked_fill(torch.ones(scores.shape[-2:]).tril() == 0, -math.inf) if is_causal else scores
@@ -78,15 +88,17 @@ class Library(fx.Interpreter):
         if target is FORWARD:
             q, k, v, bias, with_sums, dropout, is_causal, debug = args
             assert (bias, dropout, debug) == (None, 0, False)
+            k, v = spread(q, k, v)
             scores = formula(q, k, is_causal, kwargs["scale"])
             sums = scores.logsumexp(-1, keepdim=True) if with_sums else None
-            return scores.softmax(-1) @ v.double(), sums, None, None, q.shape[2], k.shape[2], 0, 0, None
+            return scores.softmax(-1) @ v, sums, None, None, q.shape[2], k.shape[2], 0, 0, None
         if target is BACKWARD:
             grad, q, k, v, out, sums, _, _, bias, _, _, queries, keys, dropout, is_causal = args
             assert (bias, dropout, queries, keys) == (None, 0, q.shape[2], k.shape[2])
-            shares = (formula(q, k, is_causal, kwargs["scale"]) - sums).exp()
-            slopes = shares * (grad.double() @ v.double().mT - (grad * out).sum(-1, keepdim=True)) * kwargs["scale"]
-            return slopes @ k.double(), slopes.mT @ q.double(), shares.mT @ grad.double()
+            keys, values = spread(q, k, v)
+            shares = (formula(q, keys, is_causal, kwargs["scale"]) - sums).exp()
+            slopes = shares * (grad.double() @ values.mT - (grad * out).sum(-1, keepdim=True)) * kwargs["scale"]
+            return slopes @ keys, gathered(slopes.mT @ q.double(), k), gathered(shares.mT @ grad.double(), v)
         return super().call_function(target, args, kwargs)
 
 
@@ -95,6 +107,7 @@ TAKEN = {
     "the same in other words": {"mask": reversed_causal},
     "all keys": {"mask": everything, "options": ALL, "lengths": (128, 192)},
     "a multiple of the score": {"score": halved, "joint": halved_gradient},
+    "heads that share keys": {"heads": (4, 2)},
     "no block mask": {"mask": everything, "options": {**ALL, **CAUSAL}, "block": None},
 }
 
@@ -139,7 +152,6 @@ LEFT = {
     "documents": {"mask": documents},
     "a mask that differs by head": {"mask": lambda b, h, m, n: (m >= n) | (h == 0)},
     "more keys than queries": {"lengths": (128, 192)},
-    "shared keys": {"heads": (4, 2)},
     "keys of the whole batch": {"shared": True},
     "values of another width": {"widths": (16, 32)},
     "heads that are too wide": {"widths": (256, 256)},

@@ -94,8 +94,8 @@ class Tuning:
     kept_seconds: float = 20e-6
     #: The shapes of attention's kernels.
     attention: AttentionShapes = field(factory=AttentionShapes)
-    #: Multiplications of an attention from which on the library's is taken where it has the case: from there on its kernels save more than its call costs the
-    #: host. On an H200 the kernels of cuDNN take 0.88 to 1.0 of the templates' time with heads of 64, 0.71 to 0.82 with heads of 128.
-    library_attention: float = 8e9
+    #: Multiplications of an attention from which on the library's is taken where it has the case. On an H200 cuDNN takes 0.83 to 0.95 of the time of forward and backward of
+    #: the templates with heads of 64, 0.75 to 0.77 with heads of 128, at 1.7e10 and more of a causal mask; 1.15 (64) at 8.6e9, 1.3 and 0.99 at 5e8 and 1e9.
+    library_attention: float = 1.5e10
     #: Kernels that take less are not measured: events tell half a microsecond, which is as much as there is to gain.
     measured_seconds: float = 5e-6

@@ -28,7 +28,7 @@ ALLOW_ALL, ALLOW_CAUSAL = "BLOCKS_ALLOW_ALL", "BLOCKS_ALLOW_CAUSAL"
 
 @frozen
 class LibraryCase:
-    """``softmax(q @ k * scale) @ v`` of heads that each have keys of their own; ``causal``: a query has those up to its own position, and there are as many of both.
+    """``softmax(q @ k * scale) @ v``; heads may share keys. ``causal``: a query has those up to its own position, and there are as many of both.
 
     ``sizes`` are batches, heads, queries and keys, ``width`` is that of a head.
     """
@@ -62,8 +62,8 @@ def case_of(
     problem = problem_of(g, q, k, v, block_mask, scale, ())
     batch, heads, queries, keys = problem.sizes()
     width = int(problem.q.sizes[3])
-    if tuple(map(int, problem.k.sizes[:2])) != (batch, heads) or int(problem.v.sizes[3]) != width:
-        raise Decline("keys that several heads share, or values of another width")
+    if int(problem.k.sizes[0]) != batch or int(problem.v.sizes[3]) != width:
+        raise Decline("keys that a whole batch shares, or values of another width")
     found = read(g, score_with)
     changed = problem.body(score, ["score"], found, torch.float32)
     kept = problem.body(block_mask[-1], [], read(g, mask_with), torch.bool)
