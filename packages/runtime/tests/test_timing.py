@@ -96,6 +96,21 @@ def test_programs_share_what_they_are_given():
     assert timing._example(spec, {}, operands, 1) is not first
 
 
+def test_programs_that_take_their_inputs_in_another_order_compute_the_same():
+    """A kernel that takes the place of two reads what both of them read."""
+
+    def angle(*names):
+        inputs = tuple(
+            InputSpec("tensor", n, torch.float32, CPU, (8,), (1,), name=name) for n, name in enumerate(names)
+        )
+        call = Call("aten::atan2", args=(Reg(names.index("x")), Reg(1 - names.index("x"))), outs=(Reg(2),))
+        return Artifact(Program((call,), 3, 0, inputs, (OutputSpec("tensor", 2),)))
+
+    found = time_artifacts([angle("x", "y"), angle("y", "x"), angle("z", "x")], CPU, 1)
+    assert found[0] > 0 and found[1] > 0
+    assert math.isnan(found[2])
+
+
 def test_in_a_process_of_its_own():
     found = time_apart([artifact(), artifact("aten::linalg_det", (2, 3), (3, 1))], device=CPU)
     assert found[0] is not None and found[0] > 0 and found[1] is None

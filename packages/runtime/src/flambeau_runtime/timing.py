@@ -14,6 +14,7 @@ import os
 import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -235,7 +236,7 @@ def _prepared(artifact: Artifact, operands: dict[Any, torch.Tensor]) -> _Prepare
     try:
         constants = [_constant(spec, operands) for spec in artifact.constants if spec.data is None]
         program = load(artifact, constants=constants)
-        inputs = [_example(spec, hints, operands, number) for number, spec in enumerate(specs)]
+        inputs = [_example(spec, hints, operands, place) for spec, place in zip(specs, _places(specs), strict=True)]
         # What is written to is the same again for the next program, and so are random numbers.
         fresh = [_copy(value) if spec.mutated else value for spec, value in zip(specs, inputs, strict=True)]
         torch.manual_seed(0)
@@ -244,6 +245,12 @@ def _prepared(artifact: Artifact, operands: dict[Any, torch.Tensor]) -> _Prepare
         # Whatever is wrong with a candidate, it is not chosen.
         return None
     return _Prepared(functools.partial(program, *inputs), results)
+
+
+def _places(specs: Sequence[InputSpec]) -> list[str | int]:
+    """What an input is found by in another program: its name, as each may read them in an order of its own; its position where the name is none."""
+    counts = Counter(spec.name for spec in specs)
+    return [spec.name if spec.name and counts[spec.name] == 1 else number for number, spec in enumerate(specs)]
 
 
 def _copy(value: Any) -> Any:
@@ -270,9 +277,9 @@ def _agree(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
 
 
 def _example(
-    spec: InputSpec, hints: Mapping[int, int | float], operands: dict[Any, torch.Tensor], number: int
+    spec: InputSpec, hints: Mapping[int, int | float], operands: dict[Any, torch.Tensor], place: str | int
 ) -> torch.Tensor | int | float:
-    """What stands for an input: the number that was seen while compiling, or a tensor of its layout, which other programs of the same input share."""
+    """What stands for an input: the number that was seen while compiling, or a tensor of its layout, which other programs of the same input (``place``) share."""
     if spec.kind == "scalar":
         if spec.register not in hints:
             raise ValueError("programs are timed with numbers that were seen")
@@ -282,7 +289,7 @@ def _example(
     # The index of a device names a slot of the program; the process has one device, the current one.
     device = torch.device(spec.device.type) if spec.device is not None else None
     sizes, strides = [[_number(n, hints) for n in part] for part in (spec.sizes, spec.strides)]
-    key = (number, spec.name, tuple(sizes), tuple(strides), spec.dtype, device)
+    key = (place, tuple(sizes), tuple(strides), spec.dtype, device)
     if key not in operands:
         operands[key] = _tensor(sizes, strides, spec.dtype, device)
     return operands[key]
