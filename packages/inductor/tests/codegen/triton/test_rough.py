@@ -21,13 +21,20 @@ VALUES = torch.cat(
         torch.tensor([0.0, -0.0, 1e30, -1e30]),
     ]
 ).view(8, -1)
+
+
+def _nearly_gelu(y):
+    return 0.5 * y * (1 + torch.tanh(0.8 * (y + 0.044715 * (y * y * y))))
+
+
 FUNCTIONS = {
     "silu": (F.silu, "rough_silu"),
     "a quotient": (lambda y: y / (1 + (y * -2).exp()), "rough_divide"),
     "sigmoid": (torch.sigmoid, "rough_sigmoid"),
     "tanh": (torch.tanh, "rough_tanh"),
     "gelu": (F.gelu, "rough_erf_beside_one"),
-    "gelu by tanh": (lambda y: F.gelu(y, approximate="tanh"), "rough_tanh_beside_one"),
+    "gelu by tanh": (lambda y: F.gelu(y, approximate="tanh"), "rough_gelu"),
+    "nearly gelu": (lambda y: _nearly_gelu(y.float()).to(y.dtype), "rough_tanh_beside_one"),
 }  # fmt: skip
 
 

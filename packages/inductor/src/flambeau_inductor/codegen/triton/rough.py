@@ -7,9 +7,11 @@ of thousands of results, and the units for matrices are idle while it is at them
 
 from __future__ import annotations
 
+import math
+
 import torch
 
-from ...ir.scalar import Scalar
+from ...ir.scalar import Scalar, constant, op
 from .elementary import ERF_BESIDE_ONE
 
 _INSTRUCTION = """
@@ -39,6 +41,12 @@ def rough_silu(x):
     return x * rough_sigmoid(x)
 """
 
+# x * (1 + tanh(u)) / 2 is x / (1 + exp(-2 u)): without the cancellation of the sum for negative x. u is x * (0.79788456 + 0.03567741 * x * x), and 2 log2(e) a factor of both.
+_GELU = """
+def rough_gelu(x):
+    return x * flushed_reciprocal(1.0 + flushed_exp2(x * tl.fma(x * x, -0.10294323968, -2.302208198)))
+"""
+
 # Beside 1 the absolute error counts; near 0 the first two terms of the series.
 _TANH_BESIDE_ONE = """
 def rough_tanh_beside_one(x):
@@ -61,6 +69,7 @@ SOURCES: dict[str, tuple[tuple[str, ...], str]] = {
     "rough_divide": ((), _DIVIDE),
     "rough_sigmoid": (("flushed_exp2", "flushed_reciprocal"), _SIGMOID),
     "rough_silu": (("rough_sigmoid",), _SILU),
+    "rough_gelu": (("flushed_exp2", "flushed_reciprocal"), _GELU),
     "rough_tanh_beside_one": (("flushed_exp2", "flushed_reciprocal"), _TANH_BESIDE_ONE),
     "rough_tanh": (("rough_tanh_beside_one",), _TANH),
     "rough_erf_beside_one": (("flushed_exp2",), _ERF_BESIDE_ONE),
@@ -72,7 +81,15 @@ ROUGH = {"exp": "rough_exp", "truediv": "rough_divide", "sigmoid": "rough_sigmoi
 BESIDE_ONE = {"erf": "rough_erf_beside_one", "tanh": "rough_tanh_beside_one"}
 
 
-def silu_argument(node: Scalar) -> Scalar | None:
+def rough_call(node: Scalar) -> tuple[str, Scalar] | None:
+    """The function of one argument that stands for all of ``node``, and the argument: SiLU, GELU by tanh."""
+    for name, argument in (("rough_silu", _silu_argument(node)), ("rough_gelu", _gelu_argument(node))):
+        if argument is not None:
+            return name, argument
+    return None
+
+
+def _silu_argument(node: Scalar) -> Scalar | None:
     """``x`` where ``node`` is ``x / (1 + exp(-x))``."""
     if node.op != "truediv" or node.dtype is not torch.float32 or node.children[1].op != "add":
         return None
@@ -81,3 +98,22 @@ def silu_argument(node: Scalar) -> Scalar | None:
         if one.kind == "constant" and one.args[0] == 1 and power.op == "exp" and power.children[0].op == "neg":
             return dividend if power.children[0].children[0] is dividend else None
     return None
+
+
+def _gelu_argument(node: Scalar) -> Scalar | None:
+    """``x`` where ``node`` is ``0.5 * x * (1 + tanh(u))`` and ``u`` as GELU has it."""
+    if node.op != "mul" or node.dtype is not torch.float32:
+        return None
+    candidates = (x for half in node.children if half.op == "mul" for x in half.children if x.kind != "constant")
+    return next((x for x in candidates if node is _gelu_by_tanh(x)), None)
+
+
+def _gelu_by_tanh(x: Scalar) -> Scalar:
+    """As lowering writes it: equal scalars are one object."""
+
+    def number(value: float) -> Scalar:
+        return constant(value, torch.float32)
+
+    cube = op("mul", op("mul", x, x), x)
+    inner = op("mul", number(math.sqrt(2 / math.pi)), op("add", x, op("mul", number(0.044715), cube)))
+    return op("mul", op("mul", number(0.5), x), op("add", number(1.0), op("tanh", inner)))

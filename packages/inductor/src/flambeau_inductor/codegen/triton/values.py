@@ -19,7 +19,7 @@ from ...ir.scalar import Scalar, indirect_scalars, load, op
 from ...kernel_ir import LOOP, NO_TILES, Node, Pointer, Statement, Tiles, Variable
 from ..tiling import Space
 from .errors import UnsupportedKernel
-from .rough import BESIDE_ONE, ROUGH, silu_argument
+from .rough import BESIDE_ONE, ROUGH, rough_call
 
 
 @frozen(eq=False)
@@ -222,9 +222,9 @@ class Emitter:
             return self._masked(node, mask)
         if _beside_one(node, self.beside_one):
             return self._add_beside_one(node, mask)
-        if self.rough and (argument := silu_argument(node)) is not None:
-            value = self.emit(argument, mask)
-            return self.define(kir.Call("rough_silu", (value,), node.dtype, value.tiles))
+        if self.rough and (known := rough_call(node)) is not None:
+            value = self.emit(known[1], mask)
+            return self.define(kir.Call(known[0], (value,), node.dtype, value.tiles))
         operands = [self.emit(part, mask) for part in node.children]
         tiles: Tiles = frozenset().union(*(value.tiles for value in operands))
         if node.op == "check_bounds":
@@ -243,8 +243,8 @@ class Emitter:
 
     def _known_first(self, node: Scalar) -> tuple[Scalar, ...]:
         """What a node is computed from where it is no plain operation on its operands, else those."""
-        argument = silu_argument(node) if self.rough else None
-        return (argument,) if argument is not None else _beside_one(node, self.beside_one) or node.children
+        known = rough_call(node) if self.rough else None
+        return known[1:] if known is not None else _beside_one(node, self.beside_one) or node.children
 
     @property
     def beside_one(self) -> Mapping[str, str]:
