@@ -4,10 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import float32
-from tracing import traced_on_cuda
+from tracing import convolved_on_cuda, traced_on_cuda
 
 from flambeau_inductor.context import CompileContext
 from flambeau_inductor.ir.loops import Extern, Pointwise
+from flambeau_inductor.lowering.depthwise import gradients_are_loops
 from flambeau_inductor.lowering.run import lower_graph
 
 from .conftest import lower_and_run
@@ -106,17 +107,41 @@ def test_gradients(check, window, stride, padding, last, of):
     [
         (9, torch.bfloat16, {}, 0),
         (9, float32, {"gemm": "library"}, 1),
-        (7, float32, {}, 1),
-        (7, float32, {"max_autotune": True}, 0),
+        (7, float32, {}, 0),
+        (7, torch.bfloat16, {}, 1),
         (7, torch.bfloat16, {"max_autotune": True}, 1),
         (3, torch.bfloat16, {"max_autotune_gemm": True}, 0),
     ],
 )
-def test_on_a_gpu_where_the_library_has_none_or_they_are_asked_for(taps, dtype, options, calls):
-    """What is not measured has to be asked for."""
+def test_on_a_gpu_where_they_are_faster(taps, dtype, options, calls):
+    """Channels-last; by rows they have to be asked for."""
     shapes = ((2, 16, 12, 12), (16, 1, taps, taps))
     operands = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
-    gm = traced_on_cuda(lambda x, w: F.conv2d(x, w, padding=taps // 2, groups=16), *operands)
-    context = CompileContext(CompileContext().config.with_options(options))
-    graph = lower_graph(gm, [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")], context)
-    assert sum(isinstance(operation, Extern) for operation in graph.operations) == calls
+
+    def library_calls(trace):
+        gm = trace(lambda x, w: F.conv2d(x, w, padding=taps // 2, groups=16), *operands)
+        context = CompileContext(CompileContext().config.with_options(options))
+        graph = lower_graph(gm, [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")], context)
+        return sum(isinstance(operation, Extern) for operation in graph.operations)
+
+    assert library_calls(convolved_on_cuda) == calls
+    assert library_calls(traced_on_cuda) == (calls if taps > 7 or options else 1)
+
+
+@pytest.mark.parametrize(
+    ("taps", "side", "itemsize", "options", "expected"),
+    [
+        (9, 32, 4, {}, True),
+        (9, 32, 2, {"gemm": "library"}, False),
+        (3, 56, 4, {}, False),
+        (3, 56, 2, {"max_autotune": True}, True),
+        (3, 112, 4, {"max_autotune": True}, False),
+        (7, 7, 4, {"max_autotune_gemm": True}, True),
+        (7, 7, 2, {"max_autotune_gemm": True}, False),
+    ],
+)
+def test_gradients_on_a_gpu_where_they_are_faster(taps, side, itemsize, options, expected):
+    """Sums over many large windows are left to the library where it has them."""
+    config = CompileContext().config.with_options(options)
+    found = gradients_are_loops(config, torch.device("cuda"), itemsize, taps * taps, 16 * side * side)
+    assert found is expected

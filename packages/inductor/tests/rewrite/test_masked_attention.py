@@ -177,9 +177,7 @@ def test_cudnn_is_given_rows_of_gradients():
     """Under a bias it misreads any other layout of the result's gradient, as the result of transposed queries has it."""
     turned = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (*INPUTS, INPUTS[0])]
     gm = traced_on_cuda(by_cudnn, *turned, torch.zeros(70, 70).bfloat16())
-    (call,) = [
-        o for o in lowered(gm, rewritten=True).operations if isinstance(o, Extern) and "backward" in str(o.op)
-    ]
+    (call,) = [o for o in lowered(gm, rewritten=True).operations if isinstance(o, Extern) and "backward" in str(o.op)]
     assert call.args[0].layout().is_contiguous
     assert not call.args[1].layout().is_contiguous
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..config import Config
 from ..devices import device_of
 from ..expr import ONE, ZERO, Expr, Int, as_expr, floor_div, hint
 from ..ir import scalar as sc
@@ -29,10 +30,14 @@ from .windows import Steps, all_of
 
 #: The most elements of a window that are read one after the other.
 _MOST_TAPS = 81
-#: The largest windows that libraries have kernels for channels-last: 9 x 9 of 16 images of 1,536 channels at 32 x 32 take 7.9 (bfloat16) and 8.0 ms (float32) on an H200 with what follows
-#: (torch 2.11), by rows 1.7 and 1.6 ms, where memory takes 0.04 at most. Of kernels for fewer nothing is measured: they have to be asked for, and in half types are
-#: not had beyond 5 x 5, where converting both factors keeps the multiprocessors busy for longer than the library takes (0.2 ms for 7 x 7 of 768 channels).
+#: The largest windows that libraries have kernels for channels-last, and those of half types up to which loops are faster. Measured on an H200 (torch 2.11, 16 images channels-last with what
+#: follows; us of the library in float32 and bfloat16, loops): 9 x 9 of 1,536 channels at 32 x 32 7833 and 7854, 675 and 540; 7 x 7 of 768 there 324 and 153, 196 and 159, of 96 at 56 x 56 109 and 52, 75
+#: and 50; 3 x 3 of 32 at 112 x 112 52 and 45, 30 and 27; 5 x 5 of 480 at 14 x 14 25 and 22, 18 and 16; 3 x 3 of 1,152 at 7 x 7 13 and 14, 7 and 7. Images by rows have to ask for loops.
 _MOST_OF_LIBRARIES, _MOST_OF_HALVES = 49, 25
+#: The most elements of all windows of a channel for loops that compute gradients, where libraries have them. Measured likewise (forward and backward): 9 x 9 of 1,536 channels at 32 x 32 28475 and 13674, 3326
+#: and 4098; 3 x 3 of 96 at every other of 112 x 112 223 and 170, 106 and 82; 5 x 5 of 480 at 14 x 14 135 and 58, 69 and 56; but 7 x 7 of 96 at 56 x 56 1452 and 218, 2602 and 1355, and 3 x 3 of 32 at
+#: 112 x 112 118 and 129, 311 and 197.
+_MOST_SUMMED = 1 << 19
 #: The most sums that are kept side by side.
 _MOST_ACROSS = 9
 
@@ -52,7 +57,9 @@ def convolution(
     groups: Any,
 ) -> TensorValue:
     n = weight.rank - 2
-    if transposed or n not in (1, 2) or image.rank != weight.rank or not _is_ours(g, image, weight, groups):
+    if transposed or n not in (1, 2) or image.rank != weight.rank or not _is_depthwise(image, weight, groups):
+        raise Decline(LEFT)
+    if not _is_wanted(g, weight):
         raise Decline(LEFT)
     spans = _spans(image, g.out_sizes, weight, stride, padding, dilation)
     if math.prod(span.taps for span in spans) > _MOST_TAPS:
@@ -99,7 +106,10 @@ def convolution_backward(
     """One gradient alone: the image's, or the weight's."""
     n, mask = weight.rank - 2, list(output_mask)
     fits = not transposed and n in (1, 2) and image.rank == weight.rank and sum(mask) == 1 and not mask[2]
-    if not fits or weight.sizes[0] is not image.sizes[1] or not _is_ours(g, image, weight, groups):
+    if not fits or weight.sizes[0] is not image.sizes[1] or not _is_depthwise(image, weight, groups):
+        raise Decline(LEFT)
+    points = math.prod(hint(size) for size in (grad.sizes[0], *grad.sizes[2:]))
+    if not gradients_are_loops(g.context.config, weight.device, weight.dtype.itemsize, _taps(weight), points):
         raise Decline(LEFT)
     spans = _spans(image, grad.sizes, weight, stride, padding, dilation)
     if mask[0]:
@@ -181,17 +191,41 @@ def _weight_gradient(
     return stored(g, result, grad.device, lambda index: g.convert(total.at(index), weight.dtype))
 
 
-def _is_ours(g: Builder, image: TensorValue, weight: TensorValue, groups: Any) -> bool:
-    """Whether there is a channel for each group, and kernels are wanted: where the options say so, or the library has none."""
+def _is_depthwise(image: TensorValue, weight: TensorValue, groups: Any) -> bool:
+    """Whether there is a channel for each group."""
     alone = weight.sizes[1] is ONE and as_expr(groups) is image.sizes[1] and groups != 1
-    if not alone or not image.dtype.is_floating_point or image.dtype is not weight.dtype:
-        return False
-    config, taps = g.context.config, math.prod(hint(size) for size in weight.sizes[2:])
-    if config.gemm != "auto" or not device_of(image.device).libraries.depthwise_is_slow:
+    return alone and image.dtype.is_floating_point and image.dtype is weight.dtype
+
+
+def _taps(weight: TensorValue) -> int:
+    return math.prod(hint(size) for size in weight.sizes[2:])
+
+
+def _is_wanted(g: Builder, weight: TensorValue) -> bool:
+    """Whether loops take the library's place."""
+    config, taps, device = g.context.config, _taps(weight), weight.device
+    if config.gemm != "auto" or not device_of(device).libraries.depthwise_is_slow:
         return config.gemm == "generated"
-    busy = image.dtype.itemsize == 2 and taps > _MOST_OF_HALVES
-    asked = (config.max_autotune or config.max_autotune_gemm) and not busy
-    return taps > _MOST_OF_LIBRARIES or asked
+    side_by_side = g.exprs(g.out.stride())[1] is ONE
+    faster = not _is_busy(weight.dtype.itemsize, taps) and (side_by_side or _is_asked(config))
+    return taps > _MOST_OF_LIBRARIES or faster
+
+
+def gradients_are_loops(config: Config, device: torch.device, itemsize: int, taps: int, points: int) -> bool:
+    """Whether the gradients of a convolution of a channel a group are loops: of ``taps`` elements a window, with ``points`` windows of a channel in all images."""
+    if config.gemm != "auto" or not device_of(device).libraries.depthwise_is_slow:
+        return config.gemm == "generated"
+    faster = taps * points <= _MOST_SUMMED and not _is_busy(itemsize, taps)
+    return taps > _MOST_OF_LIBRARIES or (faster and _is_asked(config))
+
+
+def _is_asked(config: Config) -> bool:
+    return config.max_autotune or config.max_autotune_gemm
+
+
+def _is_busy(itemsize: int, taps: int) -> bool:
+    """Whether converting factors of half types keeps the multiprocessors busy for longer than the library takes."""
+    return itemsize == 2 and taps > _MOST_OF_HALVES
 
 
 def _spans(image: TensorValue, points: Sequence[Expr], weight: TensorValue, *moves: Sequence[Any]) -> list[Steps]:

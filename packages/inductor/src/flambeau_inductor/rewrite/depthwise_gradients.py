@@ -6,6 +6,7 @@ In: a functional graph. Out: the same graph with a call for each in the place of
 
 from __future__ import annotations
 
+import math
 from operator import getitem
 from typing import Any
 
@@ -13,22 +14,25 @@ import torch
 from torch import fx
 
 from ..context import CompileContext
+from ..lowering.depthwise import gradients_are_loops
 from .engine import Editor, Match, Rule
+from .fakes import hint_of
 from .patterns import Constant, Like, Operand, call
 
 aten = torch.ops.aten
 
 
 def _kernels(context: CompileContext) -> bool:
-    config = context.config
-    asked = config.gemm == "generated" or (config.gemm == "auto" and (config.max_autotune or config.max_autotune_gemm))
-    return config.triton_kernels and asked
+    return context.config.triton_kernels and context.config.gemm != "library"
 
 
 def _is_depthwise(match: Match, context: CompileContext) -> bool:
-    weight = match.val("weight")
+    weight, grad = match.val("weight"), match.val("grad")
     # Results of one channel a group, which are as many as the channels of the image.
-    return weight.shape[1] == 1 and match["groups"] == weight.shape[0] and sum(match["mask"]) > 1
+    if weight.shape[1] != 1 or match["groups"] != weight.shape[0] or sum(match["mask"]) < 2:
+        return False
+    taps, points = (math.prod(map(hint_of, sizes)) for sizes in (weight.shape[2:], (len(grad), *grad.shape[2:])))
+    return gradients_are_loops(context.config, weight.device, weight.dtype.itemsize, taps, points)
 
 
 def _has_no_gaps(dilation: Any) -> bool:
