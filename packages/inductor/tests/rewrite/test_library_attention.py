@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import pytest
 import torch
 from attrs import evolve
+from cudnn_formulas import BACKWARD, FORWARD, Library
 from flexing import Attention, causal, plain, plain_gradient
-from torch import fx
 
 from flambeau_inductor import CompileContext, rewrite_joint
 from flambeau_inductor.devices import device_of
@@ -17,8 +16,6 @@ from flambeau_inductor.rewrite import library_attention
 from flambeau_inductor.rewrite.library_attention import use_library
 
 aten, hop = torch.ops.aten, torch.ops.higher_order
-FORWARD = aten._scaled_dot_product_cudnn_attention.default
-BACKWARD = aten._scaled_dot_product_cudnn_attention_backward.default
 ALL, CAUSAL = {"BLOCKS_ALLOW_ALL": True}, {"BLOCKS_ALLOW_CAUSAL": True}
 
 
@@ -41,7 +38,7 @@ def reversed_causal(b, h, m, n):
 @pytest.fixture(autouse=True)
 def _small_ones(monkeypatch):
     """So that problems of a test are large enough."""
-    monkeypatch.setattr(library_attention, "_is_faster", lambda node, case, context: True)
+    monkeypatch.setattr(library_attention, "is_faster", lambda case, device: True)
 
 
 def attention(
@@ -64,42 +61,6 @@ def use(gm):
     output.args = (tuple(replaced.get(result, result) for result in results),)
     gm.recompile()
     return [node.target for node in gm.graph.nodes if node.target in (FORWARD, BACKWARD)]
-
-
-def spread(q, *others):
-    """Keys and values for each head."""
-    return [x.double().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in others]
-
-
-def gathered(x, like):
-    """The gradient of what heads share."""
-    return x.unflatten(1, (like.shape[1], -1)).sum(2)
-
-
-def formula(q, k, is_causal, scale):
-    scores = q.double() @ k.double().mT * scale
-    return scores.masked_fill(torch.ones(scores.shape[-2:]).tril() == 0, -math.inf) if is_causal else scores
-
-
-class Library(fx.Interpreter):
-    """The formulas of the library's attention in float64: sums are natural logarithms, with a last dimension of one."""
-
-    def call_function(self, target, args, kwargs):
-        if target is FORWARD:
-            q, k, v, bias, with_sums, dropout, is_causal, debug = args
-            assert (bias, dropout, debug) == (None, 0, False)
-            k, v = spread(q, k, v)
-            scores = formula(q, k, is_causal, kwargs["scale"])
-            sums = scores.logsumexp(-1, keepdim=True) if with_sums else None
-            return scores.softmax(-1) @ v, sums, None, None, q.shape[2], k.shape[2], 0, 0, None
-        if target is BACKWARD:
-            grad, q, k, v, out, sums, _, _, bias, _, _, queries, keys, dropout, is_causal = args
-            assert (bias, dropout, queries, keys) == (None, 0, q.shape[2], k.shape[2])
-            keys, values = spread(q, k, v)
-            shares = (formula(q, keys, is_causal, kwargs["scale"]) - sums).exp()
-            slopes = shares * (grad.double() @ values.mT - (grad * out).sum(-1, keepdim=True)) * kwargs["scale"]
-            return slopes @ keys, gathered(slopes.mT @ q.double(), k), gathered(shares.mT @ grad.double(), v)
-        return super().call_function(target, args, kwargs)
 
 
 TAKEN = {

@@ -60,8 +60,8 @@ def attend_backward(
     if not (problem.within.reaches or empty_is_zero):
         # Eager's gradients are NaN for all keys then, and those that the window leaves out are not visited.
         raise Decline("gradients of rows of which nothing takes part")
-    _check_places(g, problem, inward, place)
-    body = _slope(g, problem, q, slope, place, more)
+    check_places(g, problem, inward, place)
+    body = slope_of(g, problem, q, slope, place, more)
     given, repeated = operand_of(g, grad, problem.points, "m", 1)
     if repeated > 1:
         given, _ = operand_of(g, grad, problem.points, "m", 1, copied=True)
@@ -96,12 +96,12 @@ RULES: dict[Any, Callable[..., tuple[Any, ...]]] = {
 }
 
 
-def _check_places(g: Builder, problem: Problem, inward: fx.GraphModule, place: tuple[Expr, ...]) -> None:
+def check_places(g: Builder, problem: Problem, inward: fx.GraphModule, place: tuple[Expr, ...]) -> None:
     """Raises Decline where the softmax's gradient does not take each pair's product at the place of its share."""
     inlined(g, inward, [product_of(g, problem.points, inward, 0)]).at(place)
 
 
-def _slope(
+def slope_of(
     g: Builder, problem: Problem, q: TensorValue, slope: fx.GraphModule, place: tuple[Expr, ...], more: Sequence[Any]
 ) -> Scalar:
     """The gradient of a pair's product, of the values "slope" (that of its score) and "score"."""

@@ -7,7 +7,7 @@ its rows in another form; one whose sums or largest scores somebody else reads s
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from operator import getitem
 from typing import Any
 
@@ -52,7 +52,7 @@ def use_library(
         if backwards is None or mode is None or not _is_taken(node, context):
             continue
         case = _case(node, backwards, context, gm)
-        if case is not None and _is_faster(node, case, context):
+        if case is not None and is_faster(case, node.meta["val"][0].device):
             replaced |= _Replacement(graph, node, backwards, case, mode, kept).run()
     return replaced
 
@@ -85,21 +85,25 @@ def _is_zero(value: Any) -> bool:
 
 
 def _is_taken(node: fx.Node, context: CompileContext) -> bool:
-    """Whether the library takes queries, keys and values as they lie, on this device and under torch's settings."""
     vals = [part.meta["val"] for part in node.args[:3] if isinstance(part, fx.Node)]
-    first = vals[0]
-    if not device_of(first.device).enabled(context.config):
-        return False
-    numbers = [n for val in vals for n in (*val.shape, *val.stride(), val.storage_offset())]
-    if not all(isinstance(n, int) for n in numbers):
-        return False
-    aligned = all(
-        val.stride(-1) == 1
-        and all(n % _ALIGNMENT == 0 for n in (*val.stride()[:-1], val.storage_offset()))
-        and 0 not in val.stride()
-        for val in vals
+    return takes_heads(vals[0], context) and all(map(is_aligned, vals))
+
+
+def takes_heads(val: torch.Tensor, context: CompileContext) -> bool:
+    """Whether the library takes heads like those of ``val``, on their device and under torch's settings."""
+    device = device_of(val.device)
+    width = val.shape[-1]
+    return (
+        device.enabled(context.config) and type(width) is int and device.libraries.attends(val.device, val.dtype, width)
     )
-    return aligned and device_of(first.device).libraries.attends(first.device, first.dtype, first.shape[-1])
+
+
+def is_aligned(val: torch.Tensor) -> bool:
+    """Whether the library takes an operand as it lies."""
+    numbers = (*val.stride()[:-1], val.storage_offset())
+    if not all(isinstance(n, int) for n in (*val.shape, *numbers)) or val.stride(-1) != 1 or 0 in numbers[:-1]:
+        return False
+    return all(n % _ALIGNMENT == 0 for n in numbers)
 
 
 def _case(
@@ -116,10 +120,27 @@ def _case(
     return case
 
 
-def _is_faster(node: fx.Node, case: LibraryCase, context: CompileContext) -> bool:
-    """Whether the library's kernels are faster by more than its call takes the host longer."""
-    device = node.meta["val"][0].device
-    return case.products >= device_of(device).facts(device).tuning.library_attention
+def is_faster(case: LibraryCase, device: torch.device, *, is_written: bool = False) -> bool:
+    """Whether the library's kernels are faster than templates: those of attention that ``is_written`` out round more."""
+    tuning = device_of(device).facts(device).tuning
+    return case.products >= (tuning.library_written_attention if is_written else tuning.library_attention)
+
+
+def attention(
+    call: Callable[..., fx.Node], case: LibraryCase, qkv: Sequence[Any], *, with_rows: bool
+) -> tuple[fx.Node, ...]:
+    """The library's result, and what its gradients take besides."""
+    node = call(_FORWARD, *qkv, None, with_rows, 0.0, case.causal, False, scale=case.scale)
+    used = (0, _LSE, _SEED, _OFFSET) if with_rows else (0,)
+    return tuple(call(getitem, node, place, known=node.meta["val"][place]) for place in used)
+
+
+def gradients(
+    edit: JointEditor, case: LibraryCase, qkv: Sequence[Any], results: Sequence[fx.Node], grad: Any
+) -> list[fx.Node]:
+    """The library's gradients of queries, keys and values, from the ``results`` of ``attention``."""
+    given = (grad, *qkv, *results, None, None, None, *case.sizes[2:])
+    return edit.parts(edit.call(_BACKWARD, *given, 0.0, case.causal, scale=case.scale))
 
 
 @frozen
@@ -137,16 +158,12 @@ class _Replacement:
         """What stands for their results; nothing, and no node is left, where these would lie in another way."""
         node, case = self.node, self.case
         edits = [JointEditor(self.graph, node, self.mode)]
-        q, k, v = node.args[:3]
-        told = (0.0, case.causal)
-        early = edits[0].call(_FORWARD, q, k, v, None, bool(self.backwards), *told, False, scale=case.scale)
-        used = (0, _LSE, _SEED, _OFFSET) if self.backwards else (0,)
-        out, *rows = (edits[0].call(getitem, early, place, known=early.meta["val"][place]) for place in used)
+        qkv = node.args[:3]
+        out, *rows = attention(edits[0].call, case, qkv, with_rows=bool(self.backwards))
         made = [(node, [out])]
         for backward in self.backwards:
             edits.append(JointEditor(self.graph, backward, self.mode))
-            given = (backward.args[_GRAD], q, k, v, out, *rows, None, None, None, case.sizes[2], case.sizes[3])
-            made.append((backward, edits[-1].parts(edits[-1].call(_BACKWARD, *given, *told, scale=case.scale))))
+            made.append((backward, gradients(edits[-1], case, qkv, (out, *rows), backward.args[_GRAD])))
         if not all(_lie_alike(old, parts) for old, parts in made):
             for edit in reversed(edits):
                 edit.undo()

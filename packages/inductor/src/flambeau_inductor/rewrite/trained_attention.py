@@ -25,6 +25,7 @@ from ..lowering.written_gradients import ATTEND_BACKWARD
 from .fakes import fake_mode_of
 from .joint_calls import JointEditor, empty, region_of, sweep
 from .written_attention import CASTS, MOVES, Scores, graph_of, heads_of, is_attention, is_evaluated
+from .written_by_library import LibraryTraining, case_of_written
 
 aten = torch.ops.aten
 
@@ -219,12 +220,17 @@ class _Replacement:
         if refusal(None, found.root, ATTEND, (*operands, *bodies, *more), vals, self.context):
             return {}
         early = JointEditor(self.graph, found.root, mode)
-        out = early.call(ATTEND, *operands, *map(early.body, bodies), *more, known=vals)
-        parts = early.parts(out)
         taken: Any = found.gradient.args[0]
         inward = graph_of((found.slopes,), list(reversed(found.inward)), taken)
-        given = (q, k, value, *parts, grad, heads)
         tail = (inward, outward.body(found.last), tuple(outward.reads))
+        case = case_of_written(None, found.root, self.context, (*operands, *bodies, *more), *tail)
+        if case is not None:
+            training = LibraryTraining.begin(early, case, self.product, value)
+            edit = JointEditor(self.graph, place, mode)
+            return self._put(training.result(), training.gradients(edit, grad))
+        out = early.call(ATTEND, *operands, *map(early.body, bodies), *more, known=vals)
+        parts = early.parts(out)
+        given = (q, k, value, *parts, grad, heads)
         vals = tuple(end.meta["val"] for end in found.ends)
         if refusal(None, place, ATTEND_BACKWARD, (*given, *bodies, *more, *tail), vals, self.context):
             early.undo()
@@ -232,7 +238,12 @@ class _Replacement:
         edit = JointEditor(self.graph, place, mode)
         again = (*map(edit.body, bodies), *more, *map(edit.body, tail[:2]), tail[2])
         gradients = edit.parts(edit.call(ATTEND_BACKWARD, *given, *again, known=vals))
-        replaced = {found.root: parts[0], **dict(zip(found.ends, gradients, strict=True))}
+        return self._put(parts[0], gradients)
+
+    def _put(self, result: fx.Node, gradients: Sequence[fx.Node]) -> dict[fx.Node, fx.Node]:
+        """Let everybody read ``result`` and ``gradients`` in the place of the four products."""
+        found = self.found
+        replaced = {found.root: result, **dict(zip(found.ends, gradients, strict=True))}
         for node, now in replaced.items():
             node.replace_all_uses_with(now)
         sweep(self.graph, [*found.ends, found.root], self.results)

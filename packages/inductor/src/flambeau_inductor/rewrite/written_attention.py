@@ -25,6 +25,7 @@ from ..lowering.trial import refusal
 from ..lowering.written_attention import ATTEND
 from .engine import Editor, Match, Rule
 from .patterns import Constant, Operand, Through, call
+from .written_by_library import case_of_written, library_result
 
 aten = torch.ops.aten
 
@@ -176,6 +177,9 @@ def _attend(match: Match, edit: Editor) -> fx.Node | None:
         operands, bodies = (*product.args, value, heads), (found.body(scores), after)
         more = (match["dim"], tuple(found.reads))
         if not refusal(edit.module, root, ATTEND, (*operands, *bodies, *more), vals, edit.context):
+            case = case_of_written(edit.module, root, edit.context, (*operands, *bodies, *more))
+            if case is not None:
+                return library_result(edit.call, case, product, value)
             node = edit.call(ATTEND, *operands, *map(edit.body, bodies), *more, known=vals)
             return edit.call(getitem, node, 0, known=vals[0])
     return None
