@@ -78,5 +78,7 @@ def test_every_function_that_an_op_calls_is_shipped(name: str, dtype: torch.dtyp
 
     if name not in ops.SPECIAL:
         ops.op_text(ops.Operation(name, ["a", "b", "c"], dtype, True, "t", call))
-    optional = {header for header in unit.OPTIONAL for function in called if function in defined(header)}
+    # Operations on two registers come with the loads of them, whatever the kernel calls.
+    headers = set(unit.OPTIONAL) - {"pairs"}
+    optional = {header for header in headers for function in called if function in defined(header)}
     assert optional == {header for header, functions in unit.OPTIONAL.items() if functions & set(called)}

@@ -38,9 +38,10 @@ def width(dtype: torch.dtype) -> int:
     return element_type(dtype).computed.itemsize
 
 
-def vector(dtype: torch.dtype) -> str:
-    """The vector type of W lanes."""
-    return "fb::Mask<W>" if dtype is torch.bool else f"fb::Vec<{held(dtype)}, W>"
+def vector(dtype: torch.dtype, paired: bool = False) -> str:
+    """The vector type of W lanes, which are in two registers where they are ``paired``."""
+    masks, values = ("TwoMasks", "Two") if paired else ("Mask", "Vec")
+    return f"fb::{masks}<W>" if dtype is torch.bool else f"fb::{values}<{held(dtype)}, W>"
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:

@@ -46,7 +46,7 @@ def function_text(kernel: kir.Kernel, scalars: Sequence[Expr | str], lane_bytes:
         lines.append(f"{kind}* const {pointer.name} = ({kind}*)B[{n}];")
     given = kernel.scalars[len(SLICE) :]
     lines += [_scalar(n, variable) for n, variable in enumerate(given)]
-    printer = Printer(kernel.body)
+    printer = Printer(kernel.body, paired=lane_bytes == 2)
     lines += printer.lines(kernel.body)
     lines.append("return failed;")
     kinds = "".join("f" if _is_floating(variable) else "i" for variable in given)

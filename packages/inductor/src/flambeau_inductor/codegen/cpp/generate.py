@@ -23,7 +23,7 @@ from ..kernel import GeneratedKernel, with_shared_sources
 from .canonical import canonical
 from .emit import Slot
 from .function import SLICE, function_text, identifier
-from .layout import TILE_COLUMNS, work_of
+from .layout import MOST_LANES, TILE_COLUMNS, work_of
 from .loops import ONE, LoopWriter
 from .passes import is_dear, kept_values, scan_levels
 from .reduce import Accumulator, in_double
@@ -240,6 +240,7 @@ class KernelWriter(LoopWriter):
         work = sum(work_of(v) for s in statements for v in values(s))
         # Each copy has values and accumulators of its own, and there are 16 or 32 registers.
         unroll = 4 if work <= 32 else 2 if work <= 80 else 1
+        unroll = max(unroll // 2, 1) if self.plan.lane_bytes == 2 else unroll
         return unroll, length > 2 * CHUNK and any(a.kind == "sum" for a in accumulators)
 
     def _columns(self) -> None:
@@ -367,7 +368,9 @@ class KernelWriter(LoopWriter):
         if not kept or each.hi * len(kept) > (1 << 22):
             return {}
         fits = each.is_int and int(each) * len(kept) <= STACK_ELEMENTS
-        self._reserve(kept, self._index(each), not fits)
+        # Two registers lie side by side as they are, the last ones of a row too, whatever lanes they have.
+        room = each + 2 * MOST_LANES if self.plan.lane_bytes == 2 else each
+        self._reserve(kept, self._index(room), not fits)
         return kept
 
     def _reserve(self, kept: dict[Scalar, int], length: Node, heap: bool = False) -> None:

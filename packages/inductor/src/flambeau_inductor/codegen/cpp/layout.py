@@ -25,6 +25,7 @@ from ...schedule.loops import index_expressions
 from ...schedule.nest import values
 from .dtypes import width
 from .narrow import fits_int32
+from .pairs import is_paired
 from .passes import plan_passes, uses
 
 #: Elements of a row piece, columns of a block, rows of a tile (multiples of any lane count).
@@ -43,7 +44,8 @@ _ACCESS = 5
 
 @frozen
 class LoopPlan:
-    """``outer`` are the axes that the extent counts one by one, ``vector`` the axis with the lanes, ``cut`` its piece length."""
+    """``outer`` are the axes that the extent counts one by one, ``vector`` the axis with the lanes, ``cut`` its piece length; ``lane_bytes`` of a register
+    are a lane: 2 where values take two registers (``pairs.py``)."""
 
     mode: str
     outer: tuple[Axis, ...]
@@ -94,7 +96,8 @@ def plan_loops(body: KernelBody) -> LoopPlan:
         extent = _pieces(vector.size, cut)
     elif body.serial:
         outer, inner, extent = (), outer, ex.ONE
-    return LoopPlan(mode, outer, inner, vector, cut, tiled, extent, _grain(body, extent), _lane_bytes(body, vector))
+    lane_bytes = 2 if is_paired(body, mode, vector) else _lane_bytes(body, vector)
+    return LoopPlan(mode, outer, inner, vector, cut, tiled, extent, _grain(body, extent), lane_bytes)
 
 
 def _block(others: int, size: int, lengths: tuple[int, ...] = BLOCK, wanted: int = BLOCKS_WANTED) -> int:

@@ -21,7 +21,8 @@ from ...kernel_ir import Statement, Variable
 from ...kernel_ir.rules import PLACED
 from ...kernel_ir.statements import blocks_of
 from ...kernel_ir.strides import lane_step
-from .dtypes import MEMORY, held, vector
+from .dtypes import MEMORY, held
+from .short_nans import ShortNans
 from .spell import Speller, element_of
 
 _INLINE = "__attribute__((always_inline))"
@@ -31,8 +32,8 @@ _INDENT = "  "
 class Printer(Speller):
     """Writes the statements of one kernel. ``functions`` and ``fails`` are known when its lines are."""
 
-    def __init__(self, body: kir.Block) -> None:
-        super().__init__()
+    def __init__(self, body: kir.Block, paired: bool) -> None:
+        super().__init__(ShortNans(body), paired)
         self._changing = frozenset(_updated(body))
         self._begun: dict[str, kir.Begin] = {}
         self._in_function = False
@@ -54,7 +55,7 @@ class Printer(Speller):
     def _assign(self, s: kir.Assign, found: list[str]) -> None:
         (target,) = s.targets
         if target.name in self._changing:
-            kind = vector(element_of(target)) if target.tiles else _number(target)
+            kind = self.lanes_of(element_of(target)) if target.tiles else _number(target)
         else:
             kind = "const auto" if target.tiles else f"const {_number(target)}"
         found.append(f"{kind} {target.name} = {self.text(s.value)};")
@@ -76,7 +77,7 @@ class Printer(Speller):
             return
         value, mask = self.in_lanes(s.value), self.predicate(s.mask)
         if lane_step(s.index) is ex.ONE:
-            found.append(f"{self.call('store', self.place(s), value, mask)};")
+            found.append(f"{self.call('store_two' if self.paired else 'store', self.place(s), value, mask)};")
         else:
             found.append(f"{self.call('spread', name, value, mask, self.each(self.position(s.index, 'k')), of='W')};")
 
@@ -140,7 +141,7 @@ class Printer(Speller):
         value = part.targets[0]
         dtype = element_of(value)
         if part.kind not in PLACED:
-            return vector(dtype) if value.tiles else held(dtype)
+            return self.lanes_of(dtype) if value.tiles else held(dtype)
         if value.tiles:
             return f"fb::{self.need('BestLanes')}<{held(dtype)}, W>"
         return f"fb::{self.need('Best')}<{held(dtype)}>"
@@ -152,8 +153,8 @@ class Printer(Speller):
             return f"{{{start}, -1}}" if part.kind in PLACED else start
         if part.kind in PLACED:
             bits = 8 * dtype.itemsize
-            return f"{{{vector(dtype)}({start}), fb::Vec<int{bits}_t, W>((int{bits}_t)-1)}}"
-        return f"{{{vector(dtype)}({start})}}"
+            return f"{{{self.lanes_of(dtype)}({start}), fb::Vec<int{bits}_t, W>((int{bits}_t)-1)}}"
+        return f"{{{self.lanes_of(dtype)}({start})}}"
 
     @contextmanager
     def _function(self, spelled: Mapping[str, str]) -> Iterator[None]:

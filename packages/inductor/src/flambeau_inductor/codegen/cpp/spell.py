@@ -20,6 +20,7 @@ from ...kernel_ir.strides import lane_step
 from ...ops.dtypes import HALVES
 from .dtypes import held, is_free, literal, vector
 from .ops import Operation, op_text, reports_failure
+from .short_nans import ShortNans
 
 _COMBINED = {
     "sum": "Add", "prod": "Multiply", "xor_sum": "Xor", "max": "Maximum", "min": "Minimum", "any": "Any", "all": "All",
@@ -28,10 +29,14 @@ _SYMBOLS = {"add": "+", "sub": "-", "mul": "*"}
 
 
 class Speller:
-    """``spelled`` are variables with another text than their name, ``arrays`` the memory of the call, ``fails`` whether a value may report a failure."""
+    """``spelled`` are variables with another text than their name, ``arrays`` the memory of the call, ``fails`` whether a value may report a failure.
+    ``paired``: a value in lanes takes two registers (``pairs.py``); ``short_nans`` knows what is rounded without thought of NaNs."""
 
-    def __init__(self) -> None:
-        self.functions: set[str] = set()
+    def __init__(self, short_nans: ShortNans, paired: bool) -> None:
+        self.short_nans = short_nans
+        self.paired = paired
+        #: What makes a unit have the operations on two registers comes with the loads of them.
+        self.functions: set[str] = {"load_two"} if paired else set()
         self.fails = False
         self.spelled: dict[str, str] = {}
         self.arrays: set[str] = set()
@@ -51,7 +56,11 @@ class Speller:
 
     def in_lanes(self, node: Node) -> str:
         """A value as a register, whether it differs from lane to lane or not."""
-        return self.text(node) if node.tiles else f"{vector(element_of(node))}({self.text(node)})"
+        return self.text(node) if node.tiles else f"{self.lanes_of(element_of(node))}({self.text(node)})"
+
+    def lanes_of(self, dtype: torch.dtype) -> str:
+        """The type of W values."""
+        return vector(dtype, self.paired)
 
     def _operand(self, node: Node, lanes: bool) -> str:
         return self.in_lanes(node) if lanes else self.text(node)
@@ -162,8 +171,13 @@ class Speller:
         if held(source) != held(target):
             text = self.call("cast", text, of=held(target))
         if target in HALVES and not is_free(source, target):
-            text = self.call("round_bf16" if target is torch.bfloat16 else "round_f16", text)
+            text = self.call(self._rounding(target, operand), text)
         return text
+
+    def _rounding(self, target: torch.dtype, operand: Node) -> str:
+        if target is torch.float16:
+            return "round_f16"
+        return "round_bf16_short" if self.short_nans(operand) else "round_bf16"
 
     def _load(self, n: kir.Load) -> str:
         name = n.pointer.name
@@ -173,7 +187,7 @@ class Speller:
             return text if n.mask is None else f"{self.text(n.mask)} ? {text} : {held(n.pointer.dtype)}(0)"
         mask, step = self.predicate(n.mask), lane_step(n.index)
         if step is ex.ONE:
-            return self.call("load", self.place(n), mask, of="W")
+            return self.call("load_two" if self.paired else "load", self.place(n), mask, of="W")
         if step is not None:
             return self.call("gather", self.place(n), mask, self.each(f"k * ({self._step(n.index, step)})"), of="W")
         return self.call("gather", name, mask, self.each(self.position(n.index, "k")), of="W")

@@ -20,6 +20,7 @@ _ALWAYS = ("loops", "memory", "arithmetic")
 #: What some kernels call, by the header that has it: the names here are those that kernels say, and only those.
 OPTIONAL: dict[str, set[str]] = {
     "transposes": {"turn"},
+    "pairs": {"load_two", "store_two"},
     "integers": {
         "div_floor", "div_trunc", "mod_floor", "mod_trunc", "float_div_floor", "float_mod_floor", "fmod", "ipow", "shift_left", "shift_right",
     },

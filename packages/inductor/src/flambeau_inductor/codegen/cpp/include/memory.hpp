@@ -17,6 +17,7 @@ template <class T, int N> FB raw<T, N> load_raw(const T* p, Lanes<N> t) {
   else
   FB_MASKED_LOAD(64, 4, int, 16, __builtin_ia32_loaddqusi512_mask)
   FB_MASKED_LOAD(64, 8, long long, 8, __builtin_ia32_loaddqudi512_mask)
+  FB_MASKED_LOAD(64, 2, short, 32, __builtin_ia32_loaddquhi512_mask)
   FB_MASKED_LOAD(32, 4, int, 8, __builtin_ia32_loaddqusi256_mask)
   FB_MASKED_LOAD(32, 2, short, 16, __builtin_ia32_loaddquhi256_mask)
   FB_MASKED_LOAD(16, 2, short, 8, __builtin_ia32_loaddquhi128_mask)
@@ -38,6 +39,7 @@ template <class T, int N> FB void store_raw(T* p, raw<T, N> x, Lanes<N> t) {
   else
   FB_MASKED_STORE(64, 4, int, 16, __builtin_ia32_storedqusi512_mask)
   FB_MASKED_STORE(64, 8, long long, 8, __builtin_ia32_storedqudi512_mask)
+  FB_MASKED_STORE(64, 2, short, 32, __builtin_ia32_storedquhi512_mask)
   FB_MASKED_STORE(32, 4, int, 8, __builtin_ia32_storedqusi256_mask)
   FB_MASKED_STORE(32, 2, short, 16, __builtin_ia32_storedquhi256_mask)
   FB_MASKED_STORE(16, 2, short, 8, __builtin_ia32_storedquhi128_mask)

@@ -19,6 +19,22 @@ FB uint16_t bf16_of(float x) {
 FB float round_bf16(float x) { return from_bits((uint32_t)bf16_of(x) << 16); }
 template <int N> FB Vec<float, N> round_bf16(Vec<float, N> x) { return Vec<float, N>(bits_as<raw<float, N>>(bf16_bits<N>(x.v))); }
 
+// The same where every NaN came from 16 bits: its low half is zero, so that rounding carries nothing into its exponent and sign.
+template <int N> FB raw<uint32_t, N> bf16_bits_short(raw<float, N> x) {
+  typedef raw<uint32_t, N> U;
+  U u = bits_as<U>(x);
+#if FB_AVX512
+  if constexpr (N == 16) {
+    typedef raw<int, 16> I;
+    I up = (I)(u + 0x7fffu);
+    return (U)__builtin_ia32_paddd512_mask(up, I{} + 1, up, __builtin_ia32_ptestmd512((I)u, I{} + 0x10000, -1)) & 0xffff0000u;
+  } else
+#endif
+    return (u + (((u >> 16) & 1u) + 0x7fffu)) & 0xffff0000u;
+}
+template <int N> FB Vec<float, N> round_bf16_short(Vec<float, N> x) { return Vec<float, N>(bits_as<raw<float, N>>(bf16_bits_short<N>(x.v))); }
+FB float round_bf16_short(float x) { return round_bf16(x); }
+
 FB float widen(f16 x) { return (float)bits_as<_Float16>(x.bits); }
 FB uint16_t f16_of(float x) { return bits_as<uint16_t>((_Float16)x); }
 FB float round_f16(float x) { return (float)(_Float16)x; }

@@ -22,6 +22,7 @@ template <class F, class T, int N> FB T fold(F f, Vec<T, N> x) {
   } else if constexpr (N == 2) return f(x[0], x[1]);
   else return fold(f, f(low_half(x), high_half(x)));
 }
+template <class F, class T, int N> FB T fold(F f, Two<T, N> x) { return fold(f, f(x.even, x.odd)); }
 template <class F, int N> FB bool fold(F f, Mask<N> x) {
   bool r = x[0];
   for (int k = 1; k < N; ++k) r = f(r, x[k]);

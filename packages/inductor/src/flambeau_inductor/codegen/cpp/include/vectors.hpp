@@ -23,6 +23,22 @@ template <int N> struct Mask {
   FB void set(int k, bool x) { v[k] = x ? -1 : 0; }
 };
 
+// The even and the odd ones of N elements, a register each (pairs.hpp).
+template <class T, int N> struct Two {
+  Vec<T, N / 2> even, odd;
+  Two() = default;
+  FB Two(Vec<T, N / 2> e, Vec<T, N / 2> o) : even(e), odd(o) {}
+  FB explicit Two(T x) : even(x), odd(x) {}
+};
+template <int N> struct TwoMasks {
+  Mask<N / 2> even, odd;
+  TwoMasks() = default;
+  FB TwoMasks(Mask<N / 2> e, Mask<N / 2> o) : even(e), odd(o) {}
+  FB explicit TwoMasks(bool x) : even(x), odd(x) {}
+};
+template <int N, class T> FB Two<T, N> two(Vec<T, N / 2> even, Vec<T, N / 2> odd) { return {even, odd}; }
+template <int N> FB TwoMasks<N> two(Mask<N / 2> even, Mask<N / 2> odd) { return {even, odd}; }
+
 template <int N, class R> FB Mask<N> to_mask(R r) { return Mask<N>(convert_raw<mask_lane<N>, N>(r)); }
 
 #define FB_BINARY(OP)                                                                                          \
