@@ -27,6 +27,14 @@ def not_the_first(b: Any, h: Any, m: Any, n: Any) -> Any:
     return m > 3
 
 
+def everything(b: Any, h: Any, m: Any, n: Any) -> Any:
+    return m >= 0
+
+
+def halved(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
+    return s / 2
+
+
 def capped(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
     return 10 * torch.tanh(s / 10)
 
@@ -64,6 +72,8 @@ def close(found: Tensor, wanted: Tensor) -> None:
         ((2, 1), (300, 700), (128, 64), capped, not_the_first),
         ((2, 2), (512, 512), (256, 256), None, causal),
         ((2, 2), (257, 257), (96, 40), capped, causal),
+        ((16, 16), (2048, 2048), (128, 128), None, causal),
+        ((16, 4), (1500, 2048), (128, 128), halved, everything),
     ],
 )
 def test_results_and_gradients(
@@ -123,3 +133,20 @@ def test_no_tensor_of_both_lengths() -> None:
     compiled(q, k, v).sum().backward()
     torch.cuda.synchronize()
     assert torch.cuda.max_memory_allocated() - before < 2 * length * length // 8
+
+
+@pytest.mark.skipif(torch.cuda.is_available() and torch.cuda.get_device_capability() != (9, 0), reason="of Hopper")
+def test_the_library_and_its_setting() -> None:
+    """Causal attention of this size is cuDNN's, unless somebody says that it shall not be."""
+    q, k, v = (torch.randn(2, 16, 2048, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    blocks = create_block_mask(causal, None, None, 2048, 2048, device="cuda")
+    compiled = flambeau.compile(lambda q, k, v: flex_attention(q, k, v, block_mask=blocks), fullgraph=True)
+    for allowed in (True, False):
+        torch.backends.cuda.enable_cudnn_sdp(allowed)
+        try:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                compiled(q, k, v).sum().backward()
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(True)
+        taken = [event.key for event in profile.key_averages() if "cudnn_attention" in event.key]
+        assert bool(taken) is allowed

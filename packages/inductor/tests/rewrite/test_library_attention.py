@@ -85,18 +85,21 @@ def test_forward_and_backward_are_the_librarys(changes):
         torch.testing.assert_close(got.double(), want, rtol=1e-9, atol=1e-9)
 
 
-def test_inference_asks_for_no_sums():
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_inference(count):
+    """Asks for the sums of scores if they are read; the largest are nothing that the library has."""
     a = attention()
     gm, given = a.forward()
-    out, *others = gm.graph.find_nodes(op="output")[0].args[0]
-    assert not use(gm), "sums are read"
-    gm.graph.find_nodes(op="output")[0].args = ((out,),)
-    for other in others:
+    (output,) = gm.graph.find_nodes(op="output")
+    results = output.args[0]
+    output.args = (results[:count],)
+    for other in results[count:]:
         gm.graph.erase_node(other)
-    assert use(gm) == [FORWARD]
-    (node,) = gm.graph.find_nodes(op="call_function", target=FORWARD)
-    assert node.args[4] is False
-    torch.testing.assert_close(Library(gm).run(*given)[0].double(), a.wanted()[0], rtol=1e-9, atol=1e-9)
+    assert use(gm) == ([] if count == 3 else [FORWARD])
+    for node in gm.graph.find_nodes(op="call_function", target=FORWARD):
+        assert node.args[4] is (count == 2)
+        for got, want in zip(Library(gm).run(*given), a.wanted(), strict=False):
+            torch.testing.assert_close(got.double(), want, rtol=1e-9, atol=1e-9)
 
 
 def documents(b, h, m, n):
@@ -156,12 +159,15 @@ def test_gradients_of_sums_are_left():
     assert not use(gm)
 
 
-def test_sums_that_are_returned_are_left():
-    gm = attention().both()
+def test_sums_that_are_returned_beside_gradients():
+    a = attention()
+    gm = a.both()
     (output,) = gm.graph.find_nodes(op="output")
     lse = next(node for node in gm.graph.nodes if node.name.startswith("getitem") and node.args[1] == 1)
     output.args = ((*output.args[0], lse),)
-    assert not use(gm)
+    assert use(gm) == [FORWARD, BACKWARD]
+    found = Library(gm).run(*a.qkv, *a.arrays, torch.zeros(a.qkv[0].shape))
+    torch.testing.assert_close(found[-1], a.wanted()[1], rtol=1e-9, atol=1e-9)
 
 
 def test_strides_that_the_library_does_not_take_are_left():

@@ -1,12 +1,13 @@
 """`flex_attention` as the library's attention, where the graph shows that it is that and the library is faster than templates.
 
 In: a functional graph, or the joint graph of forward and backward, with ``flex_attention`` and ``flex_attention_backward``. Out: the same graph in which those that
-attend to all keys, or to those up to the query, are calls of cuDNN's attention. A forward is rewritten together with all of its gradients, which read what it knows of
-its rows in another form; one whose sums or largest scores somebody else reads stays. ``lowering/library_attention.py`` tells what an attention is.
+attend to all keys, or to those up to the query, are calls of cuDNN's attention. A forward is rewritten together with all of its gradients in the same graph; one whose largest scores
+somebody reads stays, as do gradients of the sums. ``lowering/library_attention.py`` tells what an attention is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from operator import getitem
 from typing import Any
@@ -62,15 +63,16 @@ def _gradients(node: fx.Node, results: frozenset[fx.Node]) -> list[fx.Node] | No
     out, *rows = (
         [user for user in node.users if user.target is getitem and user.args[1] == number] for number in range(3)
     )
-    backwards = list(dict.fromkeys(user for part in rows[0] for user in part.users))
+    readers = dict.fromkeys(user for part in rows[0] for user in part.users)
+    backwards = [user for user in readers if user.target is hop.flex_attention_backward]
     others = [user for part in rows[1] for user in part.users]
-    if others or results & {*rows[0], *rows[1]} or len(out) + len(rows[0]) + len(rows[1]) < len(node.users):
+    if others or results & {*rows[1]} or len(out) + len(rows[0]) + len(rows[1]) < len(node.users):
         return None
     if not region_of([node]) or (backwards and region_of(backwards) != (None,)):
         return None
     for backward in backwards:
         args = backward.args
-        if backward.target is not hop.flex_attention_backward or list(args[:3]) != list(node.args[:3]):
+        if list(args[:3]) != list(node.args[:3]):
             return None
         if args[_OUT] not in out or args[_OWN_LSE] not in rows[0] or not _is_zero(args[_GRAD_LSE]):
             return None
@@ -159,8 +161,10 @@ class _Replacement:
         node, case = self.node, self.case
         edits = [JointEditor(self.graph, node, self.mode)]
         qkv = node.args[:3]
-        out, *rows = attention(edits[0].call, case, qkv, with_rows=bool(self.backwards))
-        made = [(node, [out])]
+        sums = [user for user in node.users if user.args[1] == _LSE]
+        shown = any(part in self.results or not {*part.users} <= {*self.backwards} for part in sums)
+        out, *rows = attention(edits[0].call, case, qkv, with_rows=shown or bool(self.backwards))
+        made = [(node, [out, _to_base_2(edits[0].call, rows[0])] if shown else [out])]
         for backward in self.backwards:
             edits.append(JointEditor(self.graph, backward, self.mode))
             made.append((backward, gradients(edits[-1], case, qkv, (out, *rows), backward.args[_GRAD])))
@@ -179,6 +183,11 @@ class _Replacement:
             user.replace_all_uses_with(now)
         sweep(self.graph, users, self.results)
         return replaced
+
+
+def _to_base_2(call: Callable[..., fx.Node], sums: fx.Node) -> fx.Node:
+    """The logarithms of sums of exponentials, (batch, head, query), as ``flex_attention`` gives them."""
+    return call(aten.mul.Tensor, call(aten.view.default, sums, list(sums.meta["val"].shape[:3])), 1 / math.log(2))
 
 
 def _lie_alike(old: fx.Node, parts: list[fx.Node]) -> bool:
