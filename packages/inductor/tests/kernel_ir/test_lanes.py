@@ -58,8 +58,16 @@ def run(**changes: object) -> list[kir.Statement]:
     return [ROOM, begins, evolve(whole, **changes)]
 
 
+LEFT, RIGHT, FOUND = (kir.Pointer(name, F32) for name in ("left", "right", "found"))
+ARRAYS = [kir.LocalArray(array, kir.Number(4096), whole=True) for array in (LEFT, RIGHT, FOUND)]
+COPIED = kir.CopyRows(LEFT, IN, kir.Number(0), kir.Number(50), kir.Number(1), kir.Number(7), 50, 12)
+PACKED = kir.Pack(RIGHT, IN, kir.Number(0), kir.Number(1), kir.Number(20), 20, 50)
+PRODUCT = kir.MultiplyRows(FOUND, 64, LEFT, 50, kir.Number(7), RIGHT, 20, 50, kir.Number(0), kir.Number(20))
+
+
 def test_good_kernels_pass() -> None:
-    """A sum in lanes, an extreme with its place, memory of the call, a scan and squares."""
+    """A sum in lanes, an extreme with its place, memory of the call, a scan, squares and products."""
+    verify(kernel(*ARRAYS, COPIED, PACKED, PRODUCT, evolve(PRODUCT, along_terms=True)))
     verify(kernel(*sums()))
     verify(kernel(BEST_BEGINS, lanes(loaded(), kir.Update((BEST, BEST_AT), BETTER), carried=(BEST, BEST_AT))))
     store = kir.Store(KEPT, PLACE, LOADED, LIVE)
@@ -110,6 +118,13 @@ BROKEN: list[tuple[list[kir.Statement], str]] = [
     ([squares(kir.Update((ROW,), kir.Number(1)))], "updates x0, which it does not carry"),
     ([lanes(loaded(), kir.Assign((GUARD,), kir.AnyLane(LOADED)))], "no mask"),
     ([lanes(loaded(), kir.Assign((LOADED,), LOADED))], "v1 is defined twice"),
+    ([*ARRAYS, evolve(COPIED, array=OUT)], "is no array of float32"),
+    ([*ARRAYS, evolve(PACKED, memory=KEPT)], "no array of the kernel"),
+    ([*ARRAYS, evolve(PACKED, row_step=PLACE)], "r0 is read before"),
+    ([*ARRAYS, evolve(COPIED, count=kir.constant(1.0, F32))], "is no bound of a loop"),
+    ([*ARRAYS, evolve(PRODUCT, result=LEFT)], "left is an operand of the product"),
+    ([*ARRAYS, evolve(PRODUCT, left_step=49)], "rows that overlap"),
+    ([*ARRAYS, evolve(PRODUCT, packed=OUT)], "is no array of float32"),
 ]  # fmt: skip
 
 
@@ -163,6 +178,22 @@ def test_squares_as_text() -> None:
         "      panel t0: *f32 from b0[50 * x0 + r0] step 50",
         "      v1[r]: f32 = load b0[50 * x0 + r0] where t",
     ]
+
+
+def test_products_as_text() -> None:
+    """In the IR and in C++."""
+    body = kernel(*ARRAYS, COPIED, PACKED, PRODUCT, evolve(PRODUCT, along_terms=True))
+    assert kernel_ir_text("product", body).splitlines()[-4:] == [
+        "    copy 7 of left[12, 50] from b0[0] steps 50, 1",
+        "    pack right[50, 20] from b0[0] steps 20, 1",
+        "    multiply 7 of found step 64 = left step 50 @ right[50, 20] columns 0 below 20",
+        "    multiply 7 of found step 64 = left step 50 @ right[50, 20] terms 0 below 20",
+    ]
+    found = function_text(body, (), 4)
+    assert "fb::copy_rows<12, 50>(b0 + (0), 50, 1, 7, left);" in found.lines
+    assert "fb::pack<20>(b0 + (0), 1, 20, 50, right);" in found.lines
+    assert "fb::multiply_rows<20>(left, 50, 7, 50, right, 0, 20, found, 64);" in found.lines
+    assert "fb::multiply_terms<20, 50>(left, 50, 7, right, 0, 20, found, 64);" in found.lines
 
 
 def test_cpp() -> None:

@@ -61,7 +61,7 @@ def test_what_no_kernel_computes_stays_a_scan(case, why):
 def test_processors_and_switched_off_kernels():
     gm, _ = Attention(*SIZES, plain, causal).forward()
     assert reason(gm) == ""
-    assert "tensor cores" in reason(gm, cpu_backend="cpp")
+    assert "block mask" in reason(gm, cpu_backend="cpp")
     assert "switched off" in reason(gm, cpp_kernels=False)
 
 

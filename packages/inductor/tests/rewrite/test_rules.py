@@ -1,5 +1,6 @@
 """Each rule of the tables: a graph that it rewrites, graphs like it that it must leave alone, and equal results."""
 
+import math
 from contextlib import nullcontext
 from functools import partial
 from operator import getitem
@@ -117,6 +118,17 @@ def written_attention(q, k, v):
     return torch.softmax(q @ k.mT * 0.3, -1) @ v
 
 
+def attention_with_empty_rows(lowest, dim=2, other=0.0):
+    """As torch takes the library's apart."""
+
+    def function(q, k, v):
+        scores = q @ k.mT
+        shares = torch.softmax(scores, 2)
+        return torch.where((scores == lowest).all(dim, keepdim=True), torch.full_like(shares, other), shares) @ v
+
+    return function
+
+
 def masked_attention(dropped=0.0):
     """Of the library, under a mask that follows from positions, and what is added to it."""
 
@@ -130,6 +142,7 @@ def masked_attention(dropped=0.0):
 
 LIBRARY_HEADS = [x.half() for x in floats((1, 2, 32, 16), (1, 2, 32, 16), (1, 2, 32, 16))]
 HEADS = [x.half() for x in floats((2, 32, 16), (2, 32, 16), (2, 32, 16))]
+SINGLE_HEADS = floats((2, 32, 16), (2, 32, 16), (2, 32, 16))
 
 LSTM = partial(Cell, aten._thnn_fused_lstm_cell.default, (1, 1, 4))
 GRU = partial(Cell, aten._thnn_fused_gru_cell.default, (1, 5))
@@ -460,6 +473,18 @@ CASES = {
         ),
         runs=False,
     ),
+    "attention_with_empty_rows": Case(
+        attention_with_empty_rows(-math.inf),
+        SINGLE_HEADS,
+        (
+            (attention_with_empty_rows(0.0), SINGLE_HEADS),
+            (attention_with_empty_rows(-math.inf, 1), SINGLE_HEADS),
+            (attention_with_empty_rows(-math.inf, other=1.0), SINGLE_HEADS),
+            (attention_with_empty_rows(-math.inf), [SINGLE_HEADS[0][:, :8], *SINGLE_HEADS[1:]]),
+        ),
+        cuda=False,
+        runs=False,
+    ),
     "masked_attention": Case(
         masked_attention(),
         LIBRARY_HEADS,
@@ -607,6 +632,7 @@ def test_weights_that_are_not_frozen_stay_as_they_are(name):
 SWITCHES = {
     "masked_attention": {"triton_kernels": False},
     "attention_written_out": {"triton_kernels": False},
+    "attention_with_empty_rows": {"cpp_kernels": False},
     "gelu_of_a_linear": {"epilogue_fusion": False},
     "swish_of_a_linear": {"numerics": "faithful"},
     "sum_with_a_convolution": {"epilogue_fusion": False},

@@ -70,7 +70,7 @@ def writer_of(language: Language) -> Writer:
     return found
 
 
-register_language(CPP, Writer(cpp.FLAGS, cpp.support, cpp.generate))
+register_language(CPP, Writer(cpp.FLAGS, cpp.support, cpp.generate, templates=cpp.generate_templates))
 register_language(
     TRITON,
     Writer(

@@ -12,7 +12,8 @@ from attrs import frozen
 class Language:
     """``name`` is that of ``flambeau_runtime``'s ``Library.language``. ``combines``: independent small kernels are written as one, because a launch
     costs more than their work. ``templates``: there are templates for library-sized operations (``ir/templates.py``); ``gemms``: matrix products with epilogues. ``in_grid``: a launch names
-    a grid of programs, not a range of iterations that the executor cuts up. ``eighths``: kernels hold floats of 8 bits, on processors that convert them."""
+    a grid of programs, not a range of iterations that the executor cuts up. ``eighths``: kernels hold floats of 8 bits, on processors that convert them.
+    ``exact_products``: templates multiply float32 as float32."""
 
     name: str
     combines: bool = False
@@ -20,7 +21,8 @@ class Language:
     gemms: bool = False
     in_grid: bool = False
     eighths: bool = False
+    exact_products: bool = False
 
 
-CPP = Language("cpp")
+CPP = Language("cpp", templates=True, exact_products=True)
 TRITON = Language("triton", combines=True, templates=True, gemms=True, in_grid=True, eighths=True)

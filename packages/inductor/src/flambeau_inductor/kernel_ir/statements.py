@@ -8,6 +8,7 @@ longer than it lasts.
     If, For, Pipelined             blocks
     Points, ForLanes, Squares      the points of a call; lanes side by side; squares of lanes that are turned on their way
     Begin, LocalArray, RunInPlace  running results; memory of a call; what a stretch of it comes to, element by element
+    Pack, CopyRows, MultiplyRows   matrices, packed for products; rows of them; products of rows
     Run, Return                    another kernel, of a combined one; the end of the program
     Wait, Barrier                  until earlier kernels are done; until all threads of a program are here
     Text                           a line of a template, in the generator's language
@@ -224,6 +225,54 @@ class RunInPlace:
 
 
 @frozen
+class Pack:
+    """``array`` becomes a matrix of float32 in strips of whole registers, as ``MultiplyRows`` reads it: ``columns``, of ``rows`` elements each, from ``index``
+    of ``memory`` on. Neighbours in a row are ``column_step``, those in a column ``row_step`` elements apart."""
+
+    array: Pointer
+    memory: Pointer
+    index: Node
+    column_step: Node
+    row_step: Node
+    columns: int
+    rows: int
+
+
+@frozen
+class CopyRows:
+    """The first ``count`` rows of ``array``, of ``columns`` elements of float32, become those from ``index`` of ``memory`` on; the others, up to ``rows``,
+    become zero."""
+
+    array: Pointer
+    memory: Pointer
+    index: Node
+    row_step: Node
+    column_step: Node
+    count: Node
+    columns: int
+    rows: int
+
+
+@frozen
+class MultiplyRows:
+    """The first ``count`` rows of ``result`` become the products of those of ``left``, of ``terms`` elements, and the matrix in ``packed``: its columns from
+    ``first`` below ``last``, and others that share a strip with those; or, ``along_terms``, the sums of the terms from ``first`` below ``last`` alone, in all
+    columns. Arrays of float32; rows of ``left`` and ``result`` are ``left_step`` and ``result_step`` elements apart, and there are some more of them than ``count``."""
+
+    result: Pointer
+    result_step: int
+    left: Pointer
+    left_step: int
+    count: Node
+    packed: Pointer
+    columns: int
+    terms: int
+    first: Node
+    last: Node
+    along_terms: bool = False
+
+
+@frozen
 class Run:
     """What the kernel ``function`` does, on ``arguments``."""
 
@@ -269,6 +318,9 @@ Statement: TypeAlias = (
     | Squares
     | LocalArray
     | RunInPlace
+    | Pack
+    | CopyRows
+    | MultiplyRows
     | Run
     | Return
     | Wait

@@ -19,11 +19,14 @@ from .statements import (
     Barrier,
     Begin,
     Check,
+    CopyRows,
     For,
     ForLanes,
     If,
     Kernel,
     LocalArray,
+    MultiplyRows,
+    Pack,
     Pipelined,
     Points,
     Return,
@@ -197,6 +200,23 @@ def _run_in_place(s: RunInPlace) -> list[str]:
     return [f"run {s.kind} in {s.array.name}[{node_text(s.count)} of {s.most}] after {s.running.name}{order}"]
 
 
+def _pack(s: Pack) -> list[str]:
+    steps = f"steps {node_text(s.row_step)}, {node_text(s.column_step)}"
+    return [f"pack {s.array.name}[{s.rows}, {s.columns}] from {s.memory.name}[{node_text(s.index)}] {steps}"]
+
+
+def _copy_rows(s: CopyRows) -> list[str]:
+    steps = f"steps {node_text(s.row_step)}, {node_text(s.column_step)}"
+    head = f"copy {node_text(s.count)} of {s.array.name}[{s.rows}, {s.columns}]"
+    return [f"{head} from {s.memory.name}[{node_text(s.index)}] {steps}"]
+
+
+def _multiply_rows(s: MultiplyRows) -> list[str]:
+    head = f"multiply {node_text(s.count)} of {s.result.name} step {s.result_step} = {s.left.name} step {s.left_step}"
+    reach = f"{'terms' if s.along_terms else 'columns'} {node_text(s.first)} below {node_text(s.last)}"
+    return [f"{head} @ {s.packed.name}[{s.terms}, {s.columns}] {reach}"]
+
+
 def _check(s: Check) -> list[str]:
     masks = "".join(_where(mask) for mask in s.masks)
     return [f"check 0 <= {node_text(s.position)} < {node_text(s.size)}{masks}"]
@@ -218,6 +238,9 @@ _STATEMENTS: dict[type, Callable[[Any], list[str]]] = {
     Squares: _squares,
     LocalArray: _local_array,
     RunInPlace: _run_in_place,
+    Pack: _pack,
+    CopyRows: _copy_rows,
+    MultiplyRows: _multiply_rows,
     Run: lambda s: [f"run {s.function}({_texts(s.arguments)})"],
     Return: lambda s: ["return"],
     Wait: lambda s: ["wait"],

@@ -31,11 +31,14 @@ from .statements import (
     Begin,
     Block,
     Check,
+    CopyRows,
     For,
     ForLanes,
     If,
     Kernel,
     LocalArray,
+    MultiplyRows,
+    Pack,
     Pipelined,
     Points,
     Return,
@@ -422,6 +425,33 @@ class _Checker:
         if kinds[0] is not kinds[1] and kinds != (torch.float64, torch.float32):
             raise VerifyError(f"{statement.running} is no last of {statement.array}")
 
+    def _matrix(self, array: Pointer) -> None:
+        self._pointer(array)
+        if array.name not in self.local or array.dtype is not torch.float32:
+            raise VerifyError(f"{array} is no array of float32")
+
+    def _filled(self, statement: Pack | CopyRows) -> None:
+        self._matrix(statement.array)
+        self._pointer(statement.memory)
+        if statement.memory.dtype is not torch.float32:
+            raise VerifyError(f"{statement.memory} is no memory of float32")
+        counts = () if isinstance(statement, Pack) else (statement.count,)
+        for part in (statement.index, statement.row_step, statement.column_step, *counts):
+            self._bound(part)
+        if not self.waited:
+            raise VerifyError(f"{statement.memory.name} is accessed before the kernel waits")
+
+    def _multiply_rows(self, statement: MultiplyRows) -> None:
+        arrays = (statement.result, statement.left, statement.packed)
+        for array in arrays:
+            self._matrix(array)
+        for part in (statement.count, statement.first, statement.last):
+            self._bound(part)
+        if len({array.name for array in arrays}) < len(arrays):
+            raise VerifyError(f"{statement.result.name} is an operand of the product that it becomes")
+        if statement.left_step < statement.terms or statement.result_step < statement.columns:
+            raise VerifyError("rows that overlap")
+
     def _pipelined(self, statement: Pipelined) -> None:
         with self._inside(carried=frozenset(target.name for target, _ in statement.moves)):
             self._define(statement.variable, _Known(statement.variable))
@@ -476,6 +506,9 @@ _STATEMENTS: dict[type[Statement], Callable[[Any, Any], None]] = {
     Squares: _Checker._squares,
     LocalArray: _Checker._local_array,
     RunInPlace: _Checker._run_in_place,
+    Pack: _Checker._filled,
+    CopyRows: _Checker._filled,
+    MultiplyRows: _Checker._multiply_rows,
     Run: _Checker._run,
     Return: _Checker._nothing,
     Wait: _Checker._wait,

@@ -143,7 +143,7 @@ def problem_of(
         raise Decline("a function of each score")
     *_, row, column = points.places
     within = window_of(score, row, column, (queries, keys))
-    precision = _precision(q)
+    precision = _precision(g, q)
     if precision == _EXACT and (within.low, within.high) == (None, None):
         # Three products of TF32 are not certainly faster than the library's of float32 where no block is left out.
         raise Decline("products of float32 of all pairs")
@@ -170,9 +170,9 @@ def _has_function(score: Scalar) -> bool:
     return any(part.kind == "reduced" for part in sc.walk(*functions))
 
 
-def _precision(q: TensorValue) -> str:
-    """How products of float32 are computed: in three products of TF32, whose error is about that of float32, where eager does not round to TF32 itself."""
-    if q.dtype is not torch.float32:
+def _precision(g: Builder, q: TensorValue) -> str:
+    """How products of float32 are computed: as they are; or in three products of TF32, whose error is about that of float32, where eager does not round to TF32 itself."""
+    if q.dtype is not torch.float32 or device_of(q.device).language(g.context.config).exact_products:
         return ""
     return "tf32" if device_of(q.device).libraries.rounds_products() else _EXACT
 

@@ -2,8 +2,8 @@
 
 In: a functional graph (or the joint graph of forward and backward) in which attention of the library takes a mask that the graph computes. Out: an ``attend`` node, and an
 ``attend_backward`` node for its gradient, which evaluate the mask at each pair and leave out what it leaves out by position alone; lowering knows templates for both
-(``written_attention.py``). What these decline stays, and so does attention without a mask, which the library is fastest at, with dropout, with a mask
-that is read from memory anyway, or with one that has a gradient.
+(``written_attention.py``). What these decline stays, and so does attention with dropout, or with a mask that has a gradient; and, where templates
+are no faster than the library at it (``Language.exact_products``), attention without a mask, or with one that is read from memory anyway.
 
 As in the library, scores stay float32 from the product to the softmax, and a row of which nothing takes part is 0.
 """
@@ -21,6 +21,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
+from ..devices import device_of
 from ..lowering.trial import refusal
 from ..lowering.written_attention import ATTEND
 from ..lowering.written_gradients import ATTEND_BACKWARD
@@ -66,12 +67,19 @@ _BY_FORWARD = {library.forward: library for library in _LIBRARIES}
 
 @frozen
 class _Masked:
-    """A call of the library's attention, and its mask in parts."""
+    """A call of the library's attention, and its mask in parts, if it has one. ``causal``: no query sees a key behind it."""
 
     node: fx.Node
     scale: float
-    mask: fx.Node
+    mask: fx.Node | None
     within: Scores
+    causal: bool
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        device: torch.device = self.node.meta["val"][0].device
+        return device
 
     @property
     def qkv(self) -> tuple[Any, Any, Any]:
@@ -121,32 +129,48 @@ def _forward_of(backward: fx.Node, library: _Library, results: frozenset[fx.Node
 
 
 def _masked(node: fx.Node, context: CompileContext) -> _Masked | None:
-    """``node`` in parts, where it has a mask that kernels can evaluate, and sizes that are worth them."""
+    """``node`` in parts, where kernels are the faster, and sizes are worth them."""
     library = _BY_FORWARD[node.target]
-    mask, scale = argument(node, library.mask), argument(node, "scale")
-    if not isinstance(mask, fx.Node) or argument(node, "dropout_p") != 0 or argument(node, "is_causal"):
-        return None
+    mask, scale, causal = (argument(node, name) for name in (library.mask, "scale", "is_causal"))
     query, key, value = (argument(node, name).meta["val"] for name in ("query", "key", "value"))
-    shapes = [*query.shape, *key.shape, *value.shape, *mask.meta["val"].shape]
+    faster = device_of(query.device).language(context.config).exact_products
+    if not isinstance(mask, fx.Node) and not (faster and mask is None):
+        return None
+    if argument(node, "dropout_p") != 0 or (causal and (mask is not None or not faster)):
+        return None
+    shapes = [*query.shape, *key.shape, *value.shape, *(mask.meta["val"].shape if mask else ())]
     if not all(isinstance(size, int) for size in shapes) or not isinstance(scale, float | int | None):
         return None
-    same = query.shape[:2] == key.shape[:2] == value.shape[:2] and key.shape[2] == value.shape[2]
-    if not same or not mask.meta["val"].is_floating_point():
+    same = query.shape[0] == key.shape[0] and key.shape[:3] == value.shape[:3] and _share(query, key, faster)
+    if not same or (mask and not mask.meta["val"].is_floating_point()):
         return None
     lanes, queries, keys = query.shape[0] * query.shape[1], query.shape[2], key.shape[2]
     if not fits(query.device, lanes, queries, keys, context):
         return None
     within = Scores((lanes, queries, keys))
-    within.collect(mask, deep=True)
+    if mask:
+        within.collect(mask, deep=True)
     # What is in memory for each pair is read from there by the library as well.
-    if within.products or any(read.meta["val"].numel() >= queries * keys for read in within.reads):
+    read = any(node.meta["val"].numel() >= queries * keys for node in within.reads)
+    if within.products or (read and not faster):
         return None
-    return _Masked(node, 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale), mask, within)
+    return _Masked(node, 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale), mask, within, bool(causal))
 
 
-def _as_matrices(call: Callable[..., fx.Node], node: Any, *, turned: bool = False) -> fx.Node:
-    """(batch, heads, rows, width) as (batch times heads, rows, width), or with the last two dimensions ``turned``. Nothing is copied: lowering sees through it."""
-    batch, heads, rows, width = node.meta["val"].shape
+def _share(query: torch.Tensor, key: torch.Tensor, faster: bool) -> bool:
+    """Whether each of the queries' heads has one of the keys'; several may have the same where templates need no more than that."""
+    heads, shared = query.shape[1], key.shape[1]
+    return heads == shared or (faster and shared > 0 and heads % shared == 0)
+
+
+def _as_matrices(call: Callable[..., fx.Node], node: Any, *, heads: int = 0, turned: bool = False) -> fx.Node:
+    """(batch, heads, rows, width) as (batch times heads, rows, width), or with the last two dimensions ``turned``. There are as many ``heads`` if that is given,
+    several in a row the same. Nothing is copied: lowering sees through it."""
+    batch, own, rows, width = node.meta["val"].shape
+    heads = heads or own
+    if heads != own:
+        node = call(aten.unsqueeze.default, node, 2)
+        node = call(aten.expand.default, node, [batch, own, heads // own, rows, width])
     whole = call(aten.clone.default, node, memory_format=torch.contiguous_format)
     matrices = call(aten._unsafe_view.default, whole, [batch * heads, rows, width])
     return call(aten.transpose.int, matrices, 1, 2) if turned else matrices
@@ -155,14 +179,20 @@ def _as_matrices(call: Callable[..., fx.Node], node: Any, *, turned: bool = Fals
 def _bodies(found: _Masked, mode: FakeTensorMode) -> tuple[fx.GraphModule, fx.GraphModule, fx.GraphModule]:
     """Scores of products, shares as they are, and the gradient of products of that of scores."""
     batch, heads, queries, keys = found.sizes
-    pairs = (batch * heads, queries, keys)
-    product, slope = (_number_of_each(mode, pairs, found.mask.meta["val"].device) for _ in range(2))
-    scores = found.within.body(found.mask, product)
+    pairs, device = (batch * heads, queries, keys), found.device
+    product, slope = (_number_of_each(mode, pairs, device) for _ in range(2))
+    scores = found.within.body(found.mask, product) if found.mask else graph_of((product,), (), product)
     with _Extended(scores, mode) as end:
         scaled = end.step(aten.view.default, end.first, [batch, heads, queries, keys])
         scaled = end.step(aten.mul.Tensor, scaled, found.scale)
-        added = end.step(aten.add.Tensor, scaled, end.step(aten._to_copy.default, end.result, dtype=torch.float32))
-        end.result = end.step(aten.view.default, added, list(pairs))
+        if found.mask:
+            scaled = end.step(aten.add.Tensor, scaled, end.step(aten._to_copy.default, end.result, dtype=torch.float32))
+        if found.causal:
+            row, column = (end.step(aten.arange.default, size, device=device) for size in (queries, keys))
+            behind = end.step(aten.gt.Tensor, column, end.step(aten.unsqueeze.default, row, 1))
+            nothing = end.step(aten.full.default, [], -math.inf, dtype=torch.float32, device=device)
+            scaled = end.step(aten.where.self, behind, nothing, scaled)
+        end.result = end.step(aten.view.default, scaled, list(pairs))
     down = graph_of((slope, product), (), slope)
     with _Extended(down, mode) as end:
         end.result = end.step(aten.mul.Tensor, end.first, found.scale)
@@ -223,7 +253,7 @@ class _Training:
             return {}
         batch, heads, queries, _ = found.sizes
         scores, shares, down = _bodies(found, self.mode)
-        rows = [empty(self.mode, batch, heads, queries, device=found.mask.meta["val"].device) for _ in range(2)]
+        rows = [empty(self.mode, batch, heads, queries, device=found.device) for _ in range(2)]
         vals = (forward.meta["val"][0], *rows)
         reads = tuple(found.within.reads)
         early = JointEditor(self.graph, forward, self.mode)
@@ -258,8 +288,9 @@ class _Training:
 
 
 def _operands(call: Callable[..., fx.Node], found: _Masked) -> tuple[fx.Node, fx.Node, fx.Node]:
-    query, key, value = found.qkv
-    return _as_matrices(call, query), _as_matrices(call, key, turned=True), _as_matrices(call, value)
+    (query, key, value), heads = found.qkv, found.sizes[1]
+    keys, values = _as_matrices(call, key, heads=heads, turned=True), _as_matrices(call, value, heads=heads)
+    return _as_matrices(call, query), keys, values
 
 
 def _is_masked(match: Match, context: CompileContext) -> bool:

@@ -9,6 +9,7 @@ roundings: what covers all pairs is computed there, what is smaller is read. So 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import getitem
 from typing import Any
@@ -24,7 +25,7 @@ from ..lowering.registry import rule_for
 from ..lowering.trial import refusal
 from ..lowering.written_attention import ATTEND
 from .engine import Editor, Match, Rule
-from .patterns import Constant, Operand, Through, call
+from .patterns import Call, Constant, Operand, Through, argument, call
 from .written_by_library import case_of_written, library_result
 
 aten = torch.ops.aten
@@ -47,6 +48,8 @@ _PARTS = frozenset((
 #: Positions of a block, how many queries fill a product's, and how many programs may walk over more blocks of keys than that. An estimate, not measured: a
 #: step is taken to last a microsecond, and the kernels of products and softmax ten together.
 _BLOCK, _FEWEST_QUERIES, _FEWEST_PROGRAMS, _MOST_STEPS = 128, 16, 64, 16
+#: How many queries are worth packing keys and values for, in a kernel that is cut into ranges.
+_FEWEST_ROWS = 12
 
 
 @define
@@ -138,10 +141,13 @@ def graph_of(places: Sequence[fx.Node], calls: Sequence[fx.Node], result: fx.Nod
 
 def fits(device: torch.device, lanes: Any, queries: Any, keys: Any, context: CompileContext) -> bool:
     """Whether the device has templates, and sizes are known that occupy it: a program of the kernel takes a block of one head's queries alone."""
-    if writer_of(device_of(device).language(context.config)).templates is None:
+    language = device_of(device).language(context.config)
+    if writer_of(language).templates is None:
         return False
     if not all(isinstance(size, int) for size in (lanes, queries, keys)):
         return False
+    if not language.in_grid:
+        return queries >= _FEWEST_ROWS
     programs, steps = lanes * -(-queries // _BLOCK), -(-keys // _BLOCK)
     return queries >= _FEWEST_QUERIES and (programs >= _FEWEST_PROGRAMS or steps <= _MOST_STEPS)
 
@@ -162,56 +168,89 @@ def is_attention(root: torch.Tensor, value: torch.Tensor, shares: torch.Tensor, 
 
 
 def _attend(match: Match, edit: Editor) -> fx.Node | None:
-    root, softmax, scores, value = match.root, match["softmax"], match["scores"], match["value"]
+    return _attended(match, edit, match["softmax"], (match["softmax"],), empty_is_zero=False)
+
+
+def _attend_safely(match: Match, edit: Editor) -> fx.Node | None:
+    softmax, empty, zeros = match["softmax"], match["empty"], match["zeros"]
+    (lowest,) = empty.all_input_nodes
+    is_lowest = lowest.target is aten.eq.Scalar and lowest.args == (match["scores"], -math.inf)
+    along = argument(empty, "dim") == match["dim"] and argument(empty, "keepdim")
+    private = {*softmax.users} <= {match["shares"], zeros} and {*lowest.users} == {empty}
+    if not (is_lowest and along and private and _is_zero(zeros)):
+        return None
+    return _attended(match, edit, match["shares"], (softmax, lowest), empty_is_zero=True)
+
+
+def _is_zero(node: fx.Node) -> bool:
+    filled = node.target in (aten.full_like.default, aten.full.default) and node.args[1] == 0
+    return filled or node.target is aten.zeros_like.default
+
+
+def _attended(
+    match: Match, edit: Editor, shares: fx.Node, readers: Sequence[fx.Node], *, empty_is_zero: bool
+) -> fx.Node | None:
+    """The node in the place of the last products: of ``shares``, which come of scores that nothing but ``readers`` reads."""
+    root, scores, value = match.root, match["scores"], match["value"]
     last: Any = root.args[0]
     shape = tuple(last.meta["val"].shape)
-    heads = heads_of(softmax.meta["val"], shape[0])
-    after = graph_of((softmax,), list(reversed(match["path"])), last)
+    heads = heads_of(shares.meta["val"], shape[0])
+    after = graph_of((shares,), list(reversed(match["path"])), last)
     vals = (root.meta["val"],)
     for deep in (True, False):
         found = Scores(shape)
         found.collect(scores, deep=deep)
-        if len(found.products) != 1 or not _are_read_by(found, softmax):
+        if len(found.products) != 1 or not _are_read_by(found, readers):
             return None
         (product,) = found.products
         operands, bodies = (*product.args, value, heads), (found.body(scores), after)
-        more = (match["dim"], tuple(found.reads))
+        more: tuple[Any, ...] = (match["dim"], tuple(found.reads), *((True,) if empty_is_zero else ()))
         if not refusal(edit.module, root, ATTEND, (*operands, *bodies, *more), vals, edit.context):
             case = case_of_written(edit.module, root, edit.context, (*operands, *bodies, *more))
-            if case is not None:
+            if case is not None and not empty_is_zero:
                 return library_result(edit.call, case, product, value)
             node = edit.call(ATTEND, *operands, *map(edit.body, bodies), *more, known=vals)
             return edit.call(getitem, node, 0, known=vals[0])
     return None
 
 
-def _are_read_by(found: Scores, softmax: fx.Node) -> bool:
-    """Whether nothing but the softmax reads what follows from the products."""
-    return all(user in found.inside or user is softmax for node in found.varying() for user in node.users)
+def _are_read_by(found: Scores, readers: Sequence[fx.Node]) -> bool:
+    """Whether nothing but ``readers`` reads what follows from the products."""
+    return all(user in found.inside or user in readers for node in found.varying() for user in node.users)
+
+
+def _softmax(*, only_user: bool) -> Call:
+    operands = Operand("scores"), Constant("dim")
+    return call(aten._softmax.default, *operands, name="softmax", only_user=only_user, others=True)
+
+
+def _shared(shares: Call) -> Call:
+    """Products of ``shares``, as views or in another type, and values."""
+    return call(aten.bmm.default, Through(MOVES | CASTS, shares, name="path", most=8), Operand("value"))
 
 
 RULES = (
     Rule(
         name="attention_written_out",
         identity="softmax(f(q @ k)) @ v, the softmax divided out of the second sum: every rounding of eager's, but a share's comes before its division by the row's sum",
-        pattern=call(
-            aten.bmm.default,
-            Through(
-                MOVES | CASTS,
-                call(
-                    aten._softmax.default,
-                    Operand("scores"),
-                    Constant("dim"),
-                    name="softmax",
-                    only_user=True,
-                    others=True,
-                ),
-                name="path",
-                most=8,
-            ),
-            Operand("value"),
-        ),
+        pattern=_shared(_softmax(only_user=True)),
         check=_is_attention,
         replace=_attend,
+    ),
+    Rule(
+        name="attention_with_empty_rows",
+        identity="the same where rows of which all scores are minus infinity are zero: what the library's attention is taken apart to where it has no kernel",
+        pattern=_shared(
+            call(
+                aten.where.self,
+                call(aten.all.dim, Operand(), Constant(), name="empty", only_user=True, others=True),
+                Operand("zeros"),
+                _softmax(only_user=False),
+                name="shares",
+                only_user=True,
+            )
+        ),
+        check=_is_attention,
+        replace=_attend_safely,
     ),
 )

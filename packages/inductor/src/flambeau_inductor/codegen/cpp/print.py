@@ -253,6 +253,26 @@ class Printer(Speller):
         else:
             found.append(f"{self.call('running', *parts)};")
 
+    def _pack(self, s: kir.Pack, found: list[str]) -> None:
+        steps = self.position(s.column_step), self.position(s.row_step)
+        source = f"{s.memory.name} + ({self.position(s.index)})"
+        found.append(f"{self.call('pack', source, *steps, str(s.rows), s.array.name, of=str(s.columns))};")
+
+    def _copy_rows(self, s: kir.CopyRows, found: list[str]) -> None:
+        steps = self.position(s.row_step), self.position(s.column_step)
+        source = f"{s.memory.name} + ({self.position(s.index)})"
+        parts = (source, *steps, self.position(s.count), s.array.name)
+        found.append(f"{self.call('copy_rows', *parts, of=f'{s.rows}, {s.columns}')};")
+
+    def _multiply_rows(self, s: kir.MultiplyRows, found: list[str]) -> None:
+        parts = (s.packed.name, self.position(s.first), self.position(s.last), s.result.name, str(s.result_step))
+        left = (s.left.name, str(s.left_step), self.position(s.count))
+        if s.along_terms:
+            call = self.call("multiply_terms", *left, *parts, of=f"{s.columns}, {s.terms}")
+        else:
+            call = self.call("multiply_rows", *left, str(s.terms), *parts, of=str(s.columns))
+        found.append(f"{call};")
+
 
 def _number(variable: Variable) -> str:
     return held(variable.dtype) if isinstance(variable.dtype, torch.dtype) else "int64_t"
@@ -281,4 +301,7 @@ _STATEMENTS: dict[type, Callable[[Any, Any, list[str]], None]] = {
     kir.Squares: Printer._squares,
     kir.LocalArray: Printer._local_array,
     kir.RunInPlace: Printer._run_in_place,
+    kir.Pack: Printer._pack,
+    kir.CopyRows: Printer._copy_rows,
+    kir.MultiplyRows: Printer._multiply_rows,
 }

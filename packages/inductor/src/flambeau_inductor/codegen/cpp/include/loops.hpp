@@ -4,11 +4,13 @@
 
 namespace fb {
 
-// Memory of one call, too large for the stack.
+// Memory of one call, too large for the stack, from the start of a cache line on.
 template <class T> struct Scratch {
+  void* memory;
   T* data;
-  explicit Scratch(int64_t count) : data((T*)__builtin_malloc((uint64_t)(count + 16) * sizeof(T))) {}
-  ~Scratch() { __builtin_free(data); }
+  explicit Scratch(int64_t count)
+      : memory(__builtin_malloc((uint64_t)(count + 16) * sizeof(T) + 64)), data((T*)(((uint64_t)memory + 63) / 64 * 64)) {}
+  ~Scratch() { __builtin_free(memory); }
   Scratch(const Scratch&) = delete;
 };
 
