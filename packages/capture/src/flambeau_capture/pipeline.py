@@ -310,7 +310,9 @@ def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
     handled = tuple(error for error in root.current_exceptions if error is not None)
     position = broken.position or tracer.frames.position_of(root)
     is_open = broken.code == "dynamic-output-shape" and broken.is_in_root
-    return Break(root.index, tuple(root.stack), variables, broken.message, position, handled, is_open)
+    made = Break(root.index, tuple(root.stack), variables, broken.message, position, handled, is_open)
+    tracer.hit_loops.check(variables[name] for name in _needed_locals(root.code, made) if name in variables)
+    return made
 
 
 def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, state: GuardSpec) -> Traced:

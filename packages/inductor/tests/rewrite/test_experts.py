@@ -210,11 +210,25 @@ def test_what_only_looks_like_a_loop_over_experts_stays(name):
 
 
 def test_options_and_devices_without_grouped_products_keep_the_loop():
+    """The library multiplies groups on a CPU where their matrices are one tensor, and no bias is rounded with the sums."""
+    options = ({"gemm": "library"}, {"cpu_backend": "cpp"})
+    for name, is_changed in (("stacked", True), ("one hot", False), ("biased", False)):
+        function, make = LOOPS[name]
+        assert {rewritten(function, *make(torch.bfloat16), **each)[1] for each in options} == {is_changed}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_library_s_grouped_products(dtype):
+    """Each sum is eager's, in the order of the rounds."""
     function, make = LOOPS["stacked"]
-    for options in ({"gemm": "library"}, {"cpu_backend": "cpp"}):
-        assert not rewritten(function, *make(torch.bfloat16), **options)[1]
+    inputs = make(dtype)
+    gm, fakes = traced(function, *inputs)
+    artifact = compile_graph(gm, fakes, {"cpu_backend": "cpp"})
+    calls = [step.op for step in artifact.program.instructions if isinstance(step, Call)]
+    assert calls.count("aten::_grouped_mm") == 2 and "aten::nonzero" not in calls
+    torch.testing.assert_close(load(artifact)(*inputs)[0], function(*inputs))
 
 
 def test_float32_is_multiplied_where_products_may_round():
-    function, make = LOOPS["stacked"]
+    function, make = LOOPS["one hot"]
     assert not rewritten(function, *make(torch.float32))[1]

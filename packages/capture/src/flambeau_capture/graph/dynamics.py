@@ -18,6 +18,8 @@ class Dynamics:
         self.changed_numbers: set[str] = set()
         #: Whether a leaf that a trace made was led to by a result, which a graph cannot hand on.
         self.leaves_escape = False
+        #: Loops over the numbers that somebody chose (code, index) that could not be shown to be loops over all numbers.
+        self.over_hits_only: set[tuple[Any, int]] = set()
 
     def see_sizes(self, name: str, sizes: tuple[int, ...], *, learn: bool) -> frozenset[int]:
         """Note the sizes of an input; the dimensions that have changed so far."""

@@ -37,6 +37,8 @@ def truth_or_raise(f: Frame, value: Value) -> bool:
     except GraphBreak as error:
         if error.code != "data-dependent-branch":
             raise
+        if (known := f.tracer.hit_loops.truth(value)) is not None:
+            return known
         goes_on = side_that_goes_on(f, f.index)
         condition = None if goes_on is None else as_truth(f.tracer, value)
         if condition is not None and not goes_on:

@@ -32,6 +32,9 @@ _HELD = 2.0**62
 
 def int_of(t: Tracer, tensor: TensorValue) -> Value:
     """`int(tensor)`."""
+    if tensor.number is not None:
+        t.members.refuse_patched(tensor, "__int__")
+        return ConstantValue(int(tensor.number))
     refuse(t, tensor, "__int__")
     _tell(t, tensor, int)
     dtype = tensor.fake.dtype

@@ -34,6 +34,7 @@ from . import enum_members
 from .comparisons import compares_natively, family
 from .conversions import as_truth
 from .folding import fits_an_index
+from .known_numbers import compared
 from .part import Part
 from .subclass_operators import operate
 from .wrapping import NotConstant
@@ -442,7 +443,7 @@ class Operators(Part):
             if issubclass(right.python_type(), left.python_type()) and right.python_type() is not left.python_type():
                 # Python asks an operand of a subclass first, and strides of the result come of the first operand.
                 symbol, left, right = _TURNED[symbol], right, left
-            return self.t.recorder.record("call_function", COMPARE[symbol], [left, right], {})
+            return compared(self.t, COMPARE[symbol], left, right)
         given = (left, right)
         left, right = self._storage(left), self._storage(right)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):

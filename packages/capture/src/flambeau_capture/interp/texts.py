@@ -14,6 +14,7 @@ from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.objects import ExceptionValue, ObjectValue, new_exception
 from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
 from . import enum_members
 from .part import Part
 
@@ -65,6 +66,9 @@ class Texts(Part):
         """`format(value, spec)`."""
         if isinstance(value, SymbolicValue):
             value = ConstantValue(value.concrete(self.t))
+        if isinstance(value, TensorValue) and value.number is not None and not value.fake.ndim:
+            self.t.members.refuse_patched(value, "__format__")
+            value = ConstantValue(value.number)
         if isinstance(value, ObjectValue):
             method = value.special(self.t, "__format__")
             if method is not None:

@@ -14,7 +14,7 @@ import torch
 from ..effects.record import Heap
 from ..graph.builder import GraphBuilder
 from ..guards.collect import GuardCollector
-from ..signals import GraphBreak
+from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Local
 from ..values import trust
 from ..values.functions import CellValue, cell_in_a_cell
@@ -28,6 +28,7 @@ from .devices import Devices
 from .exceptions import Exceptions
 from .folding import Folder
 from .frame import Frame
+from .hit_loops import HitLoops
 from .lifetimes import Lifetimes
 from .operations import Operators
 from .overrides import Overrides
@@ -75,6 +76,7 @@ class Tracer:
         self.devices = Devices(self)
         self.overrides = Overrides(self)
         self.repeated_calls = RepeatedCalls(self)
+        self.hit_loops = HitLoops(self, dynamics.over_hits_only)
         #: Whether gradients were enabled when the frame began.
         self.initial_grad = True
         #: Whether the program asked if it is being compiled, and was told so.
@@ -115,9 +117,15 @@ class Tracer:
             for name in boxed:
                 if type(self.info.locals.get(name)) is types.CellType:
                     raise cell_in_a_cell(name)
-            return self.frames.root.run()
+            returned = self.frames.root.run()
+            self.hit_loops.check()
+            return returned
         except ReachedBreak:
             return None
+        except TracedRaise:
+            self.hit_loops.check()
+            raise
         except GraphBreak as error:
+            self.hit_loops.check()
             self.frames.locate(error)
             raise

@@ -1,11 +1,10 @@
 """`Value`: what the interpreter keeps on its stack in place of a real object.
 
-In: nothing (this is the bottom of the layer). Out: the base class every value derives from, and the few values that carry no
-Python object at all. A value knows its Python type, where it came from (`source`, `None` for what the trace made itself) and how
-to make the real object again. What it may ask of the tracer meanwhile are the protocols at the end: `Tracer`, and one for each of its parts.
+In: nothing (this is the bottom of the layer). Out: the base class every value derives from, and the few values that carry no Python object at all. A value
+knows its Python type, where it came from (`source`, `None`: the trace made it) and how to make the object again; what it may ask meanwhile: `Tracer`, at the end.
 
-Rebuilding has two steps, so that aliases and cycles survive: `rebuild(e)` leaves the object on the stack, `fill(e)` (called by `e.value` right
-after the object was stored in its temporary, only when it was rebuilt rather than loaded) adds contents that may refer back to it, and leaves the stack as it was.
+Rebuilding has two steps, so that aliases and cycles survive: `rebuild(e)` leaves the object on the stack, `fill(e)` (called by `e.value` right after it was
+stored in its temporary, only when it was rebuilt rather than loaded) adds contents that may refer back to it, and leaves the stack as it was.
 """
 
 from __future__ import annotations
@@ -560,6 +559,7 @@ class Tracer(Protocol):
     overrides: Any
     repeated_calls: Any
     generators: list[Any]
+    hit_loops: Any
     initial_grad: bool
     told_compiling: bool
 

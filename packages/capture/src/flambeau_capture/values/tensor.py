@@ -90,9 +90,9 @@ def method_name(function: Any) -> str | None:
 
 
 class TensorValue(Value):
-    """A tensor. `tensor` is the real one for inputs, `MISSING` for what the graph computes."""
+    """A tensor. `tensor` is the real one for inputs, `MISSING` for what the graph computes; `number` the one number in it, where that is known."""
 
-    __slots__ = ("attrs", "fake", "node", "static", "tensor", "tensor_type")
+    __slots__ = ("attrs", "fake", "node", "number", "static", "tensor", "tensor_type")
 
     def __init__(
         self, fake: torch.Tensor, node: torch.fx.Node | None, source: Source | None = None, tensor: Any = MISSING
@@ -104,6 +104,7 @@ class TensorValue(Value):
         own = type(fake) if is_wrapper(fake) else torch.Tensor
         self.tensor_type: type = type(tensor) if tensor is not MISSING else own
         self.static = False
+        self.number: int | bool | None = None
         self.attrs: dict[str, Value | None] = {}
 
     def python_type(self) -> type:
@@ -251,6 +252,9 @@ class TensorValue(Value):
         if name == "numpy":
             t.members.refuse_patched(self, name)
             return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.numpy), [self, *args], kwargs)
+        if name == "item" and self.number is not None and not args and not kwargs:
+            t.members.refuse_patched(self, name)
+            return ConstantValue(self.number)
         if name in _READ_OUT and t.config.capture_scalar_outputs and not args and not kwargs:
             return _READ_OUT[name](t, self)
         if name in _NEVER:
@@ -383,8 +387,14 @@ class TensorValue(Value):
                 t.graph.bodies[-1].indexes_by_tensors or all(_is_place_in_a_sample(t, place) for place in places)
             ):
                 return t.recorder.record("call_function", torch.ops.aten.index.Tensor, [self, ListValue(places)], {})
+        key = _with_numbers(key.realise(t))
         found: Value | None = window(t, self, self.fake.ndim, key)
-        return t.recorder.record("call_function", getitem, [self, key], {}) if found is None else found
+        if found is not None:
+            return found
+        part = t.recorder.record("call_function", getitem, [self, key], {})
+        if self.number is not None and isinstance(part, TensorValue) and part.fake.ndim < self.fake.ndim:
+            part.number = self.number
+        return part
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         found = window(t, self, self.fake.ndim, key)
@@ -401,6 +411,9 @@ class TensorValue(Value):
         return self.size(t, 0)
 
     def truth(self, t: Tracer) -> bool:
+        if self.number is not None:
+            t.members.refuse_patched(self, "__bool__")
+            return bool(self.number)
         raise GraphBreak("data-dependent-branch", f"the truth of {self.describe()}")
 
     def contains(self, t: Tracer, item: Value) -> bool:
@@ -534,6 +547,19 @@ def _size_or_stride(
             )
         )
     return tensor.size(t, index % tensor.fake.ndim) if name == "size" else tensor.stride(t, index % tensor.fake.ndim)
+
+
+def _with_numbers(key: Value) -> Value:
+    """A key with the numbers in the place of tensors that hold a known one: torch takes a tensor without dimensions for its number."""
+    if isinstance(key, TupleValue) and key.cls is tuple:
+        items = [_with_numbers(item) for item in key.items]
+        return (
+            key if all(one is other for one, other in zip(items, key.items, strict=True)) else TupleValue(items, tuple)
+        )
+    if not isinstance(key, TensorValue) or type(key.number) is not int or key.fake.ndim > 1:
+        return key
+    number = ConstantValue(key.number)
+    return ListValue([number]) if key.fake.ndim else number
 
 
 def _is_written(fake: torch.Tensor) -> bool:

@@ -47,8 +47,8 @@ def experts(gm: fx.GraphModule, context: CompileContext) -> bool:
         return changed
     for node in list(gm.graph.find_nodes(op="call_function", target=aten.index_add.default)):
         continues = any(user.target is aten.index_add.default and user.args[0] is node for user in node.users)
-        if not continues and (found := _loop(node)) is not None and _is_possible(found, context):
-            changed |= _Merge(found, gm.graph, mode).run()
+        if not continues and (found := _loop(node)) is not None:
+            changed |= any(_Merge(found, gm.graph, mode, library).run() for library in _multipliers(found, context))
     return changed
 
 
@@ -184,16 +184,16 @@ def _following(positions: Iterable[fx.Node], add: fx.Node) -> frozenset[fx.Node]
     return frozenset(found)
 
 
-def _is_possible(loop: _Loop, context: CompileContext) -> bool:
-    """Whether the device has grouped products of ours, of the type that rounds multiply."""
-    add = loop.rounds[0].add
-    val = add.meta["val"]
-    device = device_of(val.device)
-    if context.config.gemm == "library" or not device.enabled(context.config):
-        return False
+def _multipliers(loop: _Loop, context: CompileContext) -> tuple[bool, ...]:
+    """Who may do grouped products of the type that rounds multiply, the first choice first: kernels of ours (False), the library (True)."""
+    val = loop.rounds[0].add.meta["val"]
+    device, config = device_of(val.device), context.config
+    if not device.enabled(config) or val.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+        return ()
     exact = val.dtype is torch.float32 and not device.libraries.rounds_products()
-    halves = val.dtype in (torch.float16, torch.bfloat16, torch.float32)
-    return device.language(context.config).gemms and halves and not exact and len(loop.rounds) <= MOST_MATRICES
+    own = config.gemm != "library" and device.language(config).gemms and not exact and len(loop.rounds) <= MOST_MATRICES
+    library = device.is_host or device.libraries.multiplies_groups(val.device, val.dtype)
+    return (*((False,) if own else ()), *((True,) if library else ()))
 
 
 # -- all rounds at once --------------------------------------------------------------------------------------------------
@@ -217,6 +217,8 @@ class _Merge:
     loop: _Loop
     graph: fx.Graph
     mode: FakeTensorMode
+    #: Whether the library multiplies, and not kernels of ours.
+    library: bool
     made: list[fx.Node] = field(factory=list)
     known: dict[tuple[fx.Node, ...], Any] = field(factory=dict)
     #: What has a row for each choice, of what was made.
@@ -261,7 +263,7 @@ class _Merge:
     def _is_worth_it(self) -> bool:
         """Whether products lose less in kernels of ours than rounds take that nobody waits for."""
         add = self.loop.rounds[0].add.meta["val"]
-        if device_of(add.device).is_host:
+        if self.library or device_of(add.device).is_host:
             return True
         facts = device_facts(add.device)
         rate = facts.half_products if add.dtype.itemsize == 2 else facts.tf32_products
@@ -269,10 +271,12 @@ class _Merge:
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """A new call, with its fake result."""
-        before = self.loop.rounds[-1].add
         with quietly(self.mode):
             val = target(*values_of(args, {}), **kwargs)
-        node = insert_call(self.graph, before, target, args, val, **kwargs)
+        return self._insert(target, args, val, **kwargs)
+
+    def _insert(self, target: Any, args: tuple[Any, ...], val: Any, **kwargs: Any) -> fx.Node:
+        node = insert_call(self.graph, self.loop.rounds[-1].add, target, args, val, **kwargs)
         self.made.append(node)
         return node
 
@@ -479,7 +483,10 @@ class _Merge:
         rounded = left.meta["val"].dtype
         rows, terms = left.meta["val"].shape
         self.flops += 2 * hint_of(rows) * hint_of(terms) * hint_of(node.meta["val"].shape[1])
-        sums = self.call(GROUPED, left, self._matrices(right), self.names["ends"], not bias)
+        if self.library:
+            sums = self._library_product(left, right, is_rounded_last=bool(bias) and rounded is not torch.float32)
+        else:
+            sums = self.call(GROUPED, left, self._matrices(right), self.names["ends"], not bias)
         if not bias:
             return self._keep(sums)
         row = self._per_row(bias[0], 2) if isinstance(bias[0], _Each) else bias[0]
@@ -491,12 +498,28 @@ class _Merge:
         sums = self.call(aten.add.Tensor, sums, row)
         return self._keep(sums if rounded is torch.float32 else self.call(aten._to_copy.default, sums, dtype=rounded))
 
+    def _library_product(self, left: fx.Node, right: _Each, *, is_rounded_last: bool) -> fx.Node:
+        """The library's product, which wants the matrices in one tensor and rows of 16 bytes, and rounds each sum."""
+        whole = _stacked(right.nodes)
+        if whole is None or is_rounded_last:
+            raise _DifferError
+        val, sizes = left.meta["val"], right.nodes[0].meta["val"].shape
+        if any(type(size) is not int or size * val.dtype.itemsize % 16 for size in sizes):
+            raise _DifferError
+        args = (left, self._turned(*whole), self.names["ends"])
+        with quietly(self.mode):
+            # Torch's rule for fakes knows bfloat16 alone, its kernels more.
+            sums = val.new_empty((val.shape[0], sizes[1]))
+        return self._insert(aten._grouped_mm.default, args, sums)
+
+    def _turned(self, tensor: fx.Node, turned: bool) -> fx.Node:
+        return self.call(aten.transpose.int, tensor, 1, 2) if turned else tensor
+
     def _matrices(self, right: _Each) -> list[fx.Node]:
         """The matrices of the rounds: parts of one tensor in order as that tensor, others one by one."""
         whole = _stacked(right.nodes)
         if whole is not None:
-            tensor, turned = whole
-            return [self.call(aten.transpose.int, tensor, 1, 2) if turned else tensor]
+            return [self._turned(*whole)]
         first = right.nodes[0].meta["val"]
         if any(not same_layout(first, node.meta["val"]) for node in right.nodes):
             raise _DifferError

@@ -36,7 +36,8 @@ def pop_jump_if_none(f: Frame, i: Instruction) -> None:
 
 @handles("GET_ITER")
 def get_iter(f: Frame, i: Instruction) -> None:
-    f.push(f.pop().realise(f.tracer).iterate(f.tracer))
+    t, value = f.tracer, f.pop().realise(f.tracer)
+    f.push(t.hit_loops.iterate(f, value) or value.iterate(t))
 
 
 @handles("FOR_ITER")
