@@ -69,7 +69,7 @@ class Compiled:
         (blocks(noop_mask), (40, 40), {ALL}),
         (blocks(noop_mask, (40, 24)), (40, 24), {ALL}),
         (blocks(sliding), (40, 40), set()),
-        (blocks(many), (40, 40), set()),
+        (blocks(many), (40, 40), {CAUSAL}),
     ],
 )
 def test_what_is_told(mask, lengths, told):

@@ -35,6 +35,12 @@ def reversed_causal(b, h, m, n):
     return n - m <= 0
 
 
+def joined(b, h, m, n):
+    """As transformers joins masks, of positions that begin at 0."""
+    seen = m.new_ones((), dtype=torch.bool)
+    return seen & (n + 0 <= m + 0)
+
+
 @pytest.fixture(autouse=True)
 def _small_ones(monkeypatch):
     """So that problems of a test are large enough."""
@@ -66,6 +72,7 @@ def use(gm):
 TAKEN = {
     "causal": {},
     "the same in other words": {"mask": reversed_causal},
+    "several masks": {"mask": joined},
     "all keys": {"mask": everything, "options": ALL, "lengths": (128, 192)},
     "a multiple of the score": {"score": halved, "joint": halved_gradient},
     "heads that share keys": {"heads": (4, 2)},

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALLOW_ALL, ALLOW_CAUSAL = "BLOCKS_ALLOW_ALL", "BLOCKS_ALLOW_CAUSAL"
 #: Devices whose libraries have attention that a block mask may speak against, and how many operations scores and masks have at most that they have.
 DEVICES = ("cuda",)
-_MOST = (1, 3)
+_MOST = (1, 12)
 #: Where the arrays are in `BlockMask.as_tuple()`: for each block of queries, then for each block of keys, how many others it needs, and which, those that are masked and full ones.
 _FIRST, _ARRAYS = 2, 8
 
