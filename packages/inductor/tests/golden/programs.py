@@ -151,6 +151,13 @@ def weights_of_eight_bits(x: Any, w: Any) -> Any:
     return x @ w.to(x.dtype).t()
 
 
+@program(shape(1, 2, 50, 16), shape(1, 2, 60, 16), shape(1, 2, 60, 16), shape(50, 60), devices="cpu")
+def masked_attention(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    """Attention of the library under a mask in memory, and under a causal one."""
+    causal = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias), causal
+
+
 def _a_loop() -> Made:
     """A body that is called while a condition holds."""
     x, start = shape(6, 5), torch.tensor(0)
