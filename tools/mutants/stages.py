@@ -251,7 +251,7 @@ STAGES = (
     ),
     Stage(
         "tuning", _below(_INDUCTOR, "codegen/tunable.py", "codegen/triton/candidates.py", *(f"autotune/{name}.py" for name in (
-            "choice", "descent", "kernels", "products", "progress", "questions", "whole"))), 12,
+            "asked", "choice", "descent", "kernels", "products", "progress", "questions", "whole"))), 12,
         (f"{_I}/autotune",),
     ),
     Stage(
@@ -302,7 +302,7 @@ LEFT_OUT = {
     "autograd/src/flambeau_autograd/partition/costs.py": "what is cheap to compute again: right either way",
     "inductor/src/flambeau_inductor/codegen/triton/options.py": "which block sizes are fast: right either way",
     "inductor/src/flambeau_inductor/codegen/triton/traffic.py": "which block sizes are fast: right either way",
-    "inductor/src/flambeau_inductor/codegen/triton/errors.py": "words",
+    "inductor/src/flambeau_inductor/codegen/errors.py": "words",
     "inductor/src/flambeau_inductor/autotune/tiles.py": "which tiles are fast: right either way",
     "runtime/src/flambeau_runtime/library_settings.py": "timing",
     "runtime/src/flambeau_runtime/bench.py": "timing",

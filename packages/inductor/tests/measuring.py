@@ -11,7 +11,7 @@ import pytest
 import torch
 from attrs import define, evolve, field
 
-from flambeau_inductor.autotune import choice, questions
+from flambeau_inductor.autotune import asked, questions
 from flambeau_inductor.devices import CUDA, registry
 from flambeau_runtime import Artifact, Store
 
@@ -49,7 +49,7 @@ def install(monkeypatch: pytest.MonkeyPatch, **facts) -> Clock:
     told = {"can_measure": lambda: True, "free_bytes": lambda device: 1 << 40, **facts}
     monkeypatch.setitem(registry._DEVICES._records, "cuda", evolve(CUDA, **told))
     monkeypatch.setattr(questions, "time_groups", clock.time_groups)
-    monkeypatch.setattr(choice, "start", clock.started.append)
+    monkeypatch.setattr(asked, "start", clock.started.append)
     monkeypatch.setattr(questions, "default_store", lambda: clock.store)
     return clock
 

@@ -26,20 +26,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 from torch import fx
 
 from flambeau_runtime import Artifact
 
-from .autotune.choice import ChooseGemm, start_measuring
+from .autotune.asked import start_measuring
 from .autotune.kernels import ChooseLaunches
 from .autotune.whole import Way, choose_way
+from .codegen.errors import UnsupportedKernel
 from .codegen.generate import generate
-from .codegen.triton import UnsupportedKernel
 from .config import Config
 from .context import CompileContext
+from .devices import device_of
 from .ir.graph import Graph
 from .ir.kernel import Gemm
 from .ir.text import graph_text
@@ -66,6 +67,9 @@ from .schedule.gemms import form_gemms
 from .schedule.split import split_reductions
 from .schedule.steps import check_order
 from .schedule.text import launches_text, schedule_text
+
+if TYPE_CHECKING:
+    from .autotune.choice import ChooseGemm
 
 
 def rewrite_joint(
@@ -181,7 +185,7 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
     """The stages after lowering, of ``graph`` and its bodies.
 
     The artifact's ``meta["writes_last"]`` says that no step that may raise for values comes after the first write to an input. Raises
-    ``codegen.triton.UnsupportedKernel`` for a kernel that Triton cannot express.
+    ``codegen.errors.UnsupportedKernel`` for a kernel that Triton cannot express.
     """
     context = context or CompileContext()
     config = context.config
@@ -206,8 +210,8 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
     finish = partial(_finish, graph, parts, plans, names)
     quiet = CompileContext(evolve(config, dump="", verify=False))
     with context.stage("measuring") as stage:
-        choose = ChooseGemm(config)
-        choose.prepare(plans, parts)
+        if (choose := _choice_of_products(plans, config)) is not None:
+            choose.prepare(plans, parts)
         way = choose_way(graph, plans, config, lambda way: finish(way, quiet).artifact)
         stage.show(partial(str, way))
     return finish(way, context)
@@ -219,8 +223,8 @@ def _finish(
     """The stages after fusion, with the choices of ``way``."""
     config, names = context.config, set(names)
     with context.stage("products") as stage:
-        choose = ChooseGemm(config, way.products)
-        plans = [form_gemms(plan, part, choose, names) for part, plan in zip(parts, plans, strict=True)]
+        if (choose := _choice_of_products(plans, config, way.products)) is not None:
+            plans = [form_gemms(plan, part, choose, names) for part, plan in zip(parts, plans, strict=True)]
         if config.verify:
             for step in chain.from_iterable(plan.steps for plan in plans):
                 if isinstance(step, Gemm):
@@ -259,6 +263,16 @@ def _finish(
         )
         stage.show(built.artifact.text)
     return built
+
+
+def _choice_of_products(plans: Sequence[Schedule], config: Config, is_tuned: bool = True) -> ChooseGemm | None:
+    """Who says which products are kernels; None, with nothing loaded that writes or times these, where no device has such kernels."""
+    devices = {buffer.layout.device for plan in plans for buffer in plan.buffers.values()}
+    if not any(device_of(device).language(config).gemms for device in devices):
+        return None
+    from .autotune.choice import ChooseGemm
+
+    return ChooseGemm(config, is_tuned)
 
 
 def _plans_text(plans: Iterable[Schedule]) -> str:

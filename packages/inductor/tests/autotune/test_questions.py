@@ -12,7 +12,7 @@ from attrs import frozen
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from flambeau_inductor.autotune import questions
-from flambeau_inductor.autotune.choice import start_measuring
+from flambeau_inductor.autotune.asked import start_measuring
 from flambeau_inductor.autotune.progress import Progress
 from flambeau_inductor.autotune.questions import UNKNOWN, Question, answers, fastest
 from flambeau_inductor.codegen.tunable import bucket

@@ -7,15 +7,13 @@ the library only where the model says that it is far faster: where sizes or stri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from attrs import define, field, frozen
 
-from flambeau_runtime.timing import start
-
-from ..codegen.triton.errors import UnsupportedKernel
+from ..codegen.errors import UnsupportedKernel
 from ..codegen.triton.templates import product_kernel
 from ..codegen.triton.templates.gemv import FEWEST_ROWS
 from ..config import Config
@@ -28,8 +26,9 @@ from ..schedule import Schedule
 from ..schedule.gemms import Candidate, form_gemms
 from ..schedule.products import Product
 from . import tiles
+from .asked import may_look_up, may_measure
 from .products import is_possible, problem_of, question_of
-from .questions import UNKNOWN, Question, answers, anything_stored
+from .questions import UNKNOWN, Question, answers
 
 #: Convolutions of at most so many channels into at most so many at this many points are kernels of ours without measurement. Measured on an H100 or H200
 #: (torch 2.11, 32 images of 224 x 224, three channels to 64, with batch norm and ReLU; the library's convolution and its pointwise kernel): 7 x 7 at every
@@ -50,32 +49,6 @@ _COMPUTED_ROWS = 64
 _ROWS_OF_A_GROUP = 256
 #: Tiles that are measured, the best by the model.
 _MEASURED = 7
-
-
-def may_measure(device: torch.device, asked: bool) -> bool:
-    """Whether kernels are timed on ``device``, if that is ``asked`` for."""
-    if not asked or torch.are_deterministic_algorithms_enabled():
-        return False
-    return device_of(device).can_measure()
-
-
-def is_asked_to_measure(config: Config) -> bool:
-    """Whether anything is to be measured."""
-    return config.max_autotune or config.max_autotune_gemm or config.max_autotune_pointwise
-
-
-def start_measuring(inputs: Iterable[Any], config: Config) -> None:
-    """Start the process that times, where it will be needed: it is ready when the graph is lowered."""
-    if is_asked_to_measure(config):
-        places = {value.device for value in inputs if isinstance(value, torch.Tensor)}
-        for device in places:
-            if may_measure(device, True):
-                start(device)
-
-
-def may_look_up(config: Config) -> bool:
-    """Whether answers of earlier measurements count, and there are any."""
-    return config.stored_choices and not torch.are_deterministic_algorithms_enabled() and anything_stored()
 
 
 @frozen

@@ -22,7 +22,7 @@ from ..devices import device_facts, device_of
 from ..ir.kernel import KernelBody
 from ..schedule import Schedule, Step
 from ..schedule.steps import step_writes
-from .choice import may_look_up, may_measure
+from .asked import may_look_up, may_measure
 from .measure import program_of
 from .questions import UNKNOWN, Question, answers
 

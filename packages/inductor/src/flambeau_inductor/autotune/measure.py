@@ -11,8 +11,8 @@ from attrs import evolve
 
 from flambeau_runtime import Artifact
 
+from ..codegen.errors import UnsupportedKernel
 from ..codegen.generate import generate
-from ..codegen.triton.errors import UnsupportedKernel
 from ..config import Config
 from ..ir.graph import Graph, TensorInput
 from ..ir.kernel import KernelBody

@@ -22,7 +22,7 @@ from ..config import Config
 from ..devices import device_of
 from ..ir.graph import Graph
 from ..schedule import LaunchStep, Schedule
-from .choice import is_asked_to_measure, may_look_up, may_measure
+from .asked import is_asked_to_measure, may_look_up, may_measure
 from .questions import Question, answers
 
 #: Of a device's memory that is free, what the programs that are timed may take.

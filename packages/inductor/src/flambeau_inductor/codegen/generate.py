@@ -55,7 +55,7 @@ class Sources:
 
 
 def generate(steps: Iterable[Step], config: Config) -> Sources:
-    """Write the kernels of ``steps``. Raises ``codegen.triton.UnsupportedKernel`` for a body that its language cannot express."""
+    """Write the kernels of ``steps``. Raises ``codegen.errors.UnsupportedKernel`` for a body that its language cannot express."""
     by_language: dict[Language, list[LaunchStep]] = {}
     for step in steps:
         if isinstance(step, LaunchStep):

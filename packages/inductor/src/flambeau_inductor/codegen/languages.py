@@ -1,6 +1,7 @@
 """Who writes kernels in which language.
 
-In: ``register_language(language, writer)``, once for each. Out: ``writer_of(language)``.
+In: ``register_language(language, writer)``, once for each. Out: ``writer_of(language)``. What writes Triton kernels is loaded when the first one is written: on a
+machine without a GPU nobody waits for it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,8 @@ from flambeau_runtime.registry import Registry
 from ..devices import CPP, TRITON, Language
 from ..ir.kernel import Combined, Gemm, KernelBody
 from ..ir.loops import Template
-from . import cpp, triton
+from . import cpp
 from .kernel import GeneratedKernel
-from .triton.candidates import tunable
-from .triton.combine import generate_combined
-from .triton.templates import generate_gemms, generate_templates
 from .tunable import Tunable
 
 
@@ -70,10 +68,52 @@ def writer_of(language: Language) -> Writer:
     return found
 
 
+def _triton_support(kernels: Sequence[GeneratedKernel]) -> str:
+    from . import triton
+
+    return triton.support(kernels)
+
+
+def _triton_bodies(bodies: Sequence[KernelBody]) -> Sequence[GeneratedKernel]:
+    from . import triton
+
+    return triton.generate(bodies)
+
+
+def _triton_combined(bodies: Sequence[Combined]) -> Sequence[GeneratedKernel]:
+    from .triton.combine import generate_combined
+
+    return generate_combined(bodies)
+
+
+def _triton_templates(templates: Sequence[Template]) -> Sequence[GeneratedKernel]:
+    from .triton.templates import generate_templates
+
+    return generate_templates(templates)
+
+
+def _triton_gemms(gemms: Sequence[Gemm]) -> Sequence[GeneratedKernel]:
+    from .triton.templates import generate_gemms
+
+    return generate_gemms(gemms)
+
+
+def _triton_tunable(body: KernelBody) -> Tunable | None:
+    from .triton.candidates import tunable
+
+    return tunable(body)
+
+
 register_language(CPP, Writer(cpp.FLAGS, cpp.support, cpp.generate, templates=cpp.generate_templates))
 register_language(
     TRITON,
     Writer(
-        triton.FLAGS, triton.support, triton.generate, generate_combined, generate_templates, generate_gemms, tunable
+        (),
+        _triton_support,
+        _triton_bodies,
+        _triton_combined,
+        _triton_templates,
+        _triton_gemms,
+        _triton_tunable,
     ),
 )

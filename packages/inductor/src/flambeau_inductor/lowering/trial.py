@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import torch
 from torch import fx
 
+from ..codegen.errors import UnsupportedKernel
 from ..codegen.languages import writer_of
-from ..codegen.triton.errors import UnsupportedKernel
 from ..context import CompileContext
 from ..devices import device_of
 from ..errors import UnsupportedGraphError

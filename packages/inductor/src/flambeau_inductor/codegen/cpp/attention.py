@@ -24,8 +24,8 @@ from ...ir.loops import Template
 from ...ir.scalar import Scalar
 from ...ir.templates import ATTENTION
 from ...kernel_ir import NO_TILES, Node, Variable
+from ..errors import UnsupportedKernel
 from ..kernel import GeneratedKernel, with_shared_sources
-from ..triton.errors import UnsupportedKernel
 from .dtypes import MEMORY, width
 from .emit import Emitter, Slot
 from .function import SLICE, function_text, identifier

@@ -1,12 +1,11 @@
 """Triton kernels from kernel bodies. Start reading at ``kernel.py``."""
 
-from .errors import UnsupportedKernel
+from ..errors import UnsupportedKernel
 from .kernel import KernelText, kernel_text
-from .module import FLAGS, generate, generated, support, unsupported
+from .module import generate, generated, support, unsupported
 from .options import Config
 
 __all__ = [
-    "FLAGS",
     "Config",
     "KernelText",
     "UnsupportedKernel",

@@ -17,9 +17,9 @@ from ...devices import Facts as Device
 from ...devices import device_facts
 from ...ir.kernel import KernelBody, Store
 from .. import tiling
+from ..errors import UnsupportedKernel
 from ..tunable import Tunable, bucket
 from . import options
-from .errors import UnsupportedKernel
 from .kernel import Generator
 from .options import Config, Traffic, next_power_of_two
 from .traffic import operations

@@ -16,8 +16,8 @@ from ...expr import Expr
 from ...ir.kernel import Combined, KernelBody
 from ...kernel_ir import Node, Pointer
 from ..cpp.canonical import canonical
+from ..errors import UnsupportedKernel
 from ..kernel import GeneratedKernel, with_shared_sources
-from .errors import UnsupportedKernel
 from .function import Function
 from .kernel import KernelText
 from .module import generated

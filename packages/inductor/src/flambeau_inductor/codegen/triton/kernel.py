@@ -30,8 +30,8 @@ from ...kernel_ir import Statement as Step
 from ...kernel_ir.pipelining import pipelined
 from ...ops.dtypes import HALVES
 from .. import tiling
+from ..errors import UnsupportedKernel
 from . import options, reduction
-from .errors import UnsupportedKernel
 from .function import Function, positions
 from .lookups import MASK, choose_rows, largest_lookup
 from .looped import Loops

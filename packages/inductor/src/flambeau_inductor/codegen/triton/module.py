@@ -13,14 +13,12 @@ from attrs import evolve
 from ... import expr as ex
 from ...ir.kernel import KernelBody
 from ..cpp.canonical import canonical
+from ..errors import UnsupportedKernel
 from ..kernel import GeneratedKernel, sources_of, with_shared_sources
-from .errors import UnsupportedKernel
 from .helpers import helper_sources
 from .kernel import KernelText, kernel_text
 from .texts import KernelTexts
 
-#: Extra flags of a library (none: numbers of warps and the like belong to the kernels).
-FLAGS: tuple[str, ...] = ()
 _PREAMBLE = """\
 import triton
 import triton.language as tl

@@ -13,7 +13,7 @@ import torch
 from attrs import frozen
 
 from ...ops.dtypes import EIGHTHS, NARROW, saturates
-from .errors import UnsupportedKernel
+from ..errors import UnsupportedKernel
 from .types import UNSIGNED, bits, literal, type_text
 
 

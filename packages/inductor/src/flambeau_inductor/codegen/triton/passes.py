@@ -14,7 +14,7 @@ from attrs import field, frozen
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import product
 from ...ir.scalar import loads, walk
-from .errors import UnsupportedKernel
+from ..errors import UnsupportedKernel
 from .pairs import Pair, find_pairs
 
 

@@ -14,7 +14,7 @@ from ...expr import ZERO
 from ...ir.kernel import Reduce, ScanStep
 from ...kernel_ir import Node, Variable
 from ...ops.dtypes import element_type
-from .errors import UnsupportedKernel
+from ..errors import UnsupportedKernel
 from .values import Emitter
 
 ROW = frozenset({"x"})

@@ -17,7 +17,7 @@ from ...ir.kernel import KernelBody, Statement, Store
 from ...kernel_ir import Node, Tiles, Variable
 from ...ops.dtypes import HALVES
 from .. import tiling
-from .errors import UnsupportedKernel
+from ..errors import UnsupportedKernel
 from .options import Config
 from .passes import Plan
 from .values import Emitter

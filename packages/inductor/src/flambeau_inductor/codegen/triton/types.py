@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from .errors import UnsupportedKernel
+from ..errors import UnsupportedKernel
 
 _NAMES: dict[torch.dtype, tuple[str, str]] = {
     torch.bool: ("int1", "i1"),

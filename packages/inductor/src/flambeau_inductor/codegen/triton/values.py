@@ -17,8 +17,8 @@ from ... import kernel_ir as kir
 from ...expr import Expr, Symbol
 from ...ir.scalar import Scalar, indirect_scalars, load, op
 from ...kernel_ir import LOOP, NO_TILES, Node, Pointer, Statement, Tiles, Variable
+from ..errors import UnsupportedKernel
 from ..tiling import Space
-from .errors import UnsupportedKernel
 from .rough import BESIDE_ONE, ROUGH, rough_call
 
 

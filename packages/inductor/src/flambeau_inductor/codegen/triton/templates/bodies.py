@@ -14,8 +14,8 @@ from .... import kernel_ir as kir
 from ....expr import Expr, free_symbols
 from ....ir.loops import Template
 from ....ir.scalar import Scalar, expressions, loads, walk
+from ...errors import UnsupportedKernel
 from ...tiling import Space, Tile
-from ..errors import UnsupportedKernel
 from ..print import Printer
 from ..values import Emitter, Scope
 

@@ -15,8 +15,8 @@ from ....expr import walk as parts_of
 from ....ir.kernel import SECOND_SUM, SUM, KernelBody, Store
 from ....ir.scalar import expressions, indirect_scalars, walk
 from ....kernel_ir import Kernel, Variable, position
+from ...errors import UnsupportedKernel
 from ...tiling import Space, Tile
-from ..errors import UnsupportedKernel
 from ..function import Function
 from ..numbers import scalar_names, scalar_variables
 from ..options import Config

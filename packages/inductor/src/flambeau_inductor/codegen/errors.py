@@ -1,10 +1,10 @@
-"""The one error of Triton code generation."""
+"""The one error of code generation."""
 
 from __future__ import annotations
 
 
 class UnsupportedKernel(NotImplementedError):
-    """A kernel body that has no Triton text; the message says why. The pipeline makes it library calls.
+    """A kernel body that its language cannot express; the message says why. The pipeline makes it library calls.
 
     ``origins`` name the FX nodes of the refused bodies, where ``generate`` raised it.
     """
