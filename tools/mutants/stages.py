@@ -167,7 +167,7 @@ STAGES = (
         "kernels", _below(_INDUCTOR, "codegen/cpp/generate.py", "codegen/cpp/statements.py", "codegen/cpp/reduce.py", "codegen/cpp/emit.py",
                           "codegen/cpp/loops.py", "codegen/cpp/narrow.py", "codegen/cpp/dtypes.py", "codegen/cpp/function.py",
                           "codegen/cpp/print.py", "codegen/cpp/spell.py", "codegen/cpp/pairs.py", "codegen/cpp/short_nans.py",
-                          "codegen/cpp/attention.py"), 16,
+                          "codegen/cpp/attention.py", "codegen/cpp/rough.py"), 16,
         (f"{_I}/codegen/cpp", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(

@@ -71,7 +71,7 @@ def test_each_operation_is_rounded_as_in_eager(machine):
 
 
 def test_functions(machine):
-    """Of every bfloat16: within the rounding of the result, NaN where eager's is."""
+    """Of every bfloat16: within two units of the result, NaN where eager's is."""
     x = every_bfloat16()
 
     def function(x):
@@ -87,7 +87,7 @@ def test_functions(machine):
     source, found = compiled(function, (x,))
     assert "load_two" in source
     for ours, theirs in zip(found, function(x), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=8e-3, atol=1e-37, equal_nan=True)
+        torch.testing.assert_close(ours, theirs, rtol=1.6e-2, atol=1.2e-38, equal_nan=True)
 
 
 @pytest.mark.parametrize("columns", [64, 77, 1000])

@@ -22,6 +22,7 @@ from ...kernel_ir.rules import PLACED
 from ...kernel_ir.statements import blocks_of
 from ...kernel_ir.strides import lane_step
 from .dtypes import MEMORY, held
+from .rough import rough_ops
 from .short_nans import ShortNans
 from .spell import Speller, element_of
 
@@ -34,6 +35,7 @@ class Printer(Speller):
 
     def __init__(self, body: kir.Block, paired: bool) -> None:
         super().__init__(ShortNans(body), paired)
+        self.rough = rough_ops(body)
         self._changing = frozenset(_updated(body))
         self._begun: dict[str, kir.Begin] = {}
         self._in_function = False

@@ -21,7 +21,7 @@ class ShortNans:
     """Knows the variables and arrays of one kernel that may hold a long NaN; those that nothing in ``body`` defines may."""
 
     def __init__(self, body: kir.Block) -> None:
-        statements = list(_statements(body))
+        statements = list(statements_of(body))
         self._arrays = {s.pointer.name for s in statements if isinstance(s, kir.LocalArray)}
         self._short = {*self._arrays, *_defined(statements)}
         while longer := {name for s in statements for name in self._written(s)} & self._short:
@@ -56,11 +56,12 @@ class ShortNans:
             yield from (s.array.name, s.running.name)
 
 
-def _statements(block: kir.Block) -> Iterator[kir.Statement]:
+def statements_of(block: kir.Block) -> Iterator[kir.Statement]:
+    """The statements of a block and of all blocks inside it, in order."""
     for statement in block:
         yield statement
         for inner in blocks_of(statement):
-            yield from _statements(inner)
+            yield from statements_of(inner)
 
 
 def _defined(statements: list[kir.Statement]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from ...kernel_ir.strides import lane_step
 from ...ops.dtypes import HALVES
 from .dtypes import held, is_free, literal, vector
 from .ops import Operation, op_text, reports_failure
+from .rough import ROUGH
 from .short_nans import ShortNans
 
 _COMBINED = {
@@ -30,11 +31,13 @@ _SYMBOLS = {"add": "+", "sub": "-", "mul": "*"}
 
 class Speller:
     """``spelled`` are variables with another text than their name, ``arrays`` the memory of the call, ``fails`` whether a value may report a failure.
-    ``paired``: a value in lanes takes two registers (``pairs.py``); ``short_nans`` knows what is rounded without thought of NaNs."""
+    ``paired``: a value in lanes takes two registers (``pairs.py``); ``short_nans`` knows what is rounded without thought of NaNs, ``rough`` are the ops
+    that a function of half the instructions computes."""
 
     def __init__(self, short_nans: ShortNans, paired: bool) -> None:
         self.short_nans = short_nans
         self.paired = paired
+        self.rough: frozenset[kir.Op] = frozenset()
         #: What makes a unit have the operations on two registers comes with the loads of them.
         self.functions: set[str] = {"load_two"} if paired else set()
         self.fails = False
@@ -154,6 +157,8 @@ class Speller:
         if n.name in ("to_dtype", "bitcast"):
             return self._converted(n)
         lanes = bool(n.tiles)
+        if n in self.rough:
+            return self.call(ROUGH[n.name], *map(self.text, n.operands))
         if n.name == "truediv" and lanes and not n.operands[1].tiles and n.dtype is torch.float32:
             return self.call("divide_all", *map(self.text, n.operands))
         domain = element_of(n.operands[-1] if n.name == "where" else n.operands[0])

@@ -26,6 +26,7 @@ OPTIONAL: dict[str, set[str]] = {
         "div_floor", "div_trunc", "mod_floor", "mod_trunc", "float_div_floor", "float_mod_floor", "fmod", "ipow", "shift_left", "shift_right",
     },
     "exponentials": {"exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp", "pow", "sigmoid", "tanh"},
+    "rough": {"rough_exp", "rough_sigmoid", "rough_tanh"},
     "trigonometry": {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "hypot", "sin", "sinh", "tan"},
     "special": {"digamma", "erf", "erfc", "erfinv", "lgamma", "nextafter"},
     "reductions": {

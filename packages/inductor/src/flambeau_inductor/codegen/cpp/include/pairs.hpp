@@ -19,7 +19,7 @@ template <class T, int N> FB Two<T, N> operator-(Two<T, N> x) { return {-x.even,
 template <int N> FB TwoMasks<N> operator~(TwoMasks<N> x) { return {~x.even, ~x.odd}; }
 BOTH_1(abs) BOTH_1(isnan) BOTH_1(floor) BOTH_1(ceil) BOTH_1(trunc) BOTH_1(round_even) BOTH_1(sqrt) BOTH_1(rsqrt) BOTH_1(reciprocal) BOTH_1(relu)
 BOTH_1(sign) BOTH_1(exp) BOTH_1(exp2) BOTH_1(expm1) BOTH_1(log) BOTH_1(log2) BOTH_1(log10) BOTH_1(log1p) BOTH_1(sigmoid) BOTH_1(tanh) BOTH_1(sin)
-BOTH_1(cos) BOTH_1(erf) BOTH_1(round_bf16) BOTH_1(round_bf16_short)
+BOTH_1(cos) BOTH_1(erf) BOTH_1(rough_exp) BOTH_1(rough_sigmoid) BOTH_1(rough_tanh) BOTH_1(round_bf16) BOTH_1(round_bf16_short)
 BOTH_2(eq) BOTH_2(ne) BOTH_2(lt) BOTH_2(le) BOTH_2(gt) BOTH_2(ge) BOTH_2(maximum) BOTH_2(minimum) BOTH_2(fmax) BOTH_2(fmin) BOTH_2(divide) BOTH_2(pow)
 template <class T, int N> FB Two<T, N> divide_all(Two<T, N> a, T b) { return {divide_all(a.even, b), divide_all(a.odd, b)}; }
 template <class T, int N> FB Two<T, N> fma(Two<T, N> a, Two<T, N> b, Two<T, N> c) { return {fma(a.even, b.even, c.even), fma(a.odd, b.odd, c.odd)}; }
