@@ -66,7 +66,7 @@ FUNCTIONS = [written, padded, with_empty_rows, biased, plain, causal]
 @pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_training(function: Callable[..., Tensor], width: int, rows: str) -> None:
-    """Whatever the layout of the result's gradient: under a bias, cuDNN's gradients are wrong in eager for one of them, so that only the exact ones count."""
+    """Whatever the layout of the result's gradient: torch computes cuDNN's gradients wrongly in eager for all but the first that it sees, so that only the exact ones count."""
     torch.manual_seed(0)
     made = [torch.randn(2, LENGTH, heads, width, device="cuda", dtype=torch.bfloat16) for heads in (4, 2, 2, 4)]
     *operands, tangent = (x.transpose(1, 2) for x in made)

@@ -219,7 +219,7 @@ STAGES = (
         (_A, *_DERIVED, "tests/training/test_saved_memory.py"),
     ),
     Stage(
-        "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
+        "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/cudnn_attention.py", "lowering/fallback.py", "lowering/host_scalars.py",
                           "lowering/losses.py", "lowering/one_hot.py", "lowering/products.py", "lowering/provenance.py", "lowering/refused.py", "lowering/registry.py", "lowering/small_products.py", "lowering/writes.py",
                           "ops/aten.py", "ops/aten_table.py", "ops/grouped.py", "ops/packing.py", "effects.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py",
                           "codegen/languages.py", "context.py", "devices/*.py", "devices/cuda/*.py"), 16,

@@ -173,13 +173,28 @@ def test_cudnn():
     as_near_as_eager(load(compile_graph(gm, given, TRITON), executor="python")(*given), eager, exact)
 
 
-def test_cudnn_is_given_rows_of_gradients():
-    """Under a bias it misreads any other layout of the result's gradient, as the result of transposed queries has it."""
+def test_cudnn_is_called_in_a_way_of_its_own():
+    """torch may have kernels for the same call in which the result's gradient lies otherwise, and would run these: `lowering/cudnn_attention.py`."""
     turned = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (*INPUTS, INPUTS[0])]
     gm = traced_on_cuda(by_cudnn, *turned, torch.zeros(70, 70).bfloat16())
     (call,) = [o for o in lowered(gm, rewritten=True).operations if isinstance(o, Extern) and "backward" in str(o.op)]
     assert call.args[0].layout().is_contiguous
     assert not call.args[1].layout().is_contiguous
+    assert call.args[4].layout().strides == call.args[1].layout().strides
+    assert math.copysign(1, call.args[13]) == -1
+
+
+def test_cudnn_drops_alike_in_both_directions():
+    def dropped(q, k, v, tangent):
+        out, lse, _, _, queries, keys, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(
+            q, k, v, None, True, 0.1
+        )
+        backward = aten._scaled_dot_product_cudnn_attention_backward
+        return out, *backward(tangent, q, k, v, out, lse, seed, offset, None, None, None, queries, keys, 0.1, False)
+
+    graph = lowered(traced_on_cuda(dropped, *INPUTS, INPUTS[0]), rewritten=True)
+    forward, backward = (o for o in graph.operations if isinstance(o, Extern))
+    assert forward.args[5] == backward.args[13] and 0.1 < forward.args[5] < 0.1 + 1e-7
 
 
 def test_on_a_gpu():

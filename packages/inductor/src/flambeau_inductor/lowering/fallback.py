@@ -18,6 +18,7 @@ from ..expr import hint
 from ..ir.layout import strides_in_order
 from ..ops.aten import Trait, aten_op
 from .builder import Builder
+from .cudnn_attention import PREPARED
 from .products import without_last_terms
 from .values import TensorValue
 
@@ -50,9 +51,8 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
     if Trait.BY_STRIDES in record.traits and not record.aliases and isinstance(node.args[0], fx.Node):
         # Places in memory are meant, where it lies as in eager.
         given[0] = TensorValue.of_ref(g.lying_as(given[0], node.args[0].meta["val"]))
-    if record.row_major is not None and given[record.row_major[1]] is not None:
-        place = record.row_major[0]
-        given[place] = TensorValue.of_ref(g.contiguous(given[place]))
+    if op in PREPARED:
+        PREPARED[op](g, node, given)
     if record.aliases:
         # The result shares memory with an argument: take a copy at once, so that nobody has to know.
         return _copy_of_alias(g, op, given, named, val, reason)

@@ -63,8 +63,7 @@ class AtenOp:
 
     ``rule``: of lowering, where the treatment is that. ``adapt``: what is done to torch's formula before it is used. ``scan``: the kind of the loop
     IR's scan that combines elements by this op. ``workspace``: the result in which its kernel keeps a workspace for the gradient, where
-    grad mode is on. ``sizes_of``: the place of an argument of which its rule reads the sizes alone. ``row_major``: the place of an
-    argument that its kernel misreads unless it is row-major, where the argument at the second place is given. The last three
+    grad mode is on. ``sizes_of``: the place of an argument of which its rule reads the sizes alone. The last three
     fields come from schema and tags: ``draws``, it takes numbers from a generator; ``effect``, a call whose
     results nobody reads could still be missed; ``aliases``, the schema says that a result shares memory with an argument.
     """
@@ -76,7 +75,6 @@ class AtenOp:
     scan: str = ""
     workspace: int | None = None
     sizes_of: int | None = None
-    row_major: tuple[int, int] | None = None
     traits: Trait = Trait.NONE
     draws: bool = False
     effect: bool = False
@@ -94,8 +92,6 @@ class AtenOp:
             if self.sizes_of is not None and self.rule is None
             else "a workspace, and no kernel of its own"
             if self.workspace is not None and self.treatment is not Treatment.LIBRARY
-            else "an argument to lay out, and no kernel of its own"
-            if self.row_major is not None and self.treatment is not Treatment.LIBRARY
             else "a trait of what is never called"
             if self.traits and self.treatment in (Treatment.ITEM, Treatment.ASSERTION, Treatment.IGNORED)
             else ""

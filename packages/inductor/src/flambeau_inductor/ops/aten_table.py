@@ -24,7 +24,7 @@ declare(
     "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
     "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
-    "_scaled_dot_product_cudnn_attention", "_flash_attention_forward",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward", "_flash_attention_forward",
     "_flash_attention_backward", "_efficient_attention_forward", "_efficient_attention_backward",
     # Order and search.
     "sort", "topk", "kthvalue", "mode", "median", "nanmedian", "searchsorted", "bucketize", "unique_consecutive", "_unique2",
@@ -46,9 +46,6 @@ declare(
     "_fft_c2c", "_fft_c2r", "_fft_r2c",
     treatment=Treatment.LIBRARY,
 )  # fmt: skip
-# Under a bias, the gradients of cuDNN 9.19 (torch 2.11) are wrong, without an error, where the result's gradient is (batch, query, head, width) in memory;
-# `tests/gpu/test_attention.py` compares them with float64's.
-declare("_scaled_dot_product_cudnn_attention_backward", treatment=Treatment.LIBRARY, row_major=(0, 8))
 declare("scatter_reduce.two", treatment=Treatment.LIBRARY, traits=Trait.CHANGED_COPY)
 declare("as_strided_scatter", treatment=Treatment.LIBRARY, traits=Trait.BY_STRIDES)
 declare("mkldnn_rnn_layer", treatment=Treatment.LIBRARY, workspace=3)
