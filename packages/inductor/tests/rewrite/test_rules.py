@@ -1,7 +1,7 @@
 """Each rule of the tables: a graph that it rewrites, graphs like it that it must leave alone, and equal results."""
 
 import math
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import getitem
 from unittest import mock
@@ -43,6 +43,8 @@ class Case:
     runs: bool = True
     #: Places of the inputs that are frozen.
     frozen: tuple = ()
+    #: Whether products of float32 may round to TF32.
+    rounds: bool = False
     #: Whether ATen's products of float32 have slow kernels on the processor; where it is None, those of this one.
     slow: bool | None = None
 
@@ -531,6 +533,27 @@ CASES = {
         cuda=False,
         slow=False,
     ),
+    "rounded_product": Case(
+        lambda g, x: g.t() @ x,
+        floats((1536, 1540), (1536, 1400)),
+        (
+            (lambda g, x: g.t() @ x, floats((1536, 1024), (1536, 1024))),
+            (lambda g, x: g.t() @ x, floats((512, 1540), (512, 1400))),
+            (lambda g, x: g.t() @ x, floats((1538, 1540), (1538, 1400))),
+            (lambda g, x: g.t() @ x, floats((1536, 1540), (1536, 1400), dtype=torch.bfloat16)),
+            (lambda g, x: g @ x, floats((1540, 1536), (1536, 1400))),
+            (lambda g, x: g.t() @ x.t(), floats((1536, 1540), (1400, 1536))),
+        ),
+        tolerance=1e-4,
+        rounds=True,
+    ),
+    "sum_with_a_rounded_product": Case(
+        lambda s, g, x: torch.addmm(s, g.t(), x),
+        floats((1400, 1540), (1536, 1400), (1536, 1540)),
+        ((lambda s, g, x: torch.addmm(s, g.t(), x), floats((1540,), (1536, 1024), (1536, 1540))),),
+        tolerance=1e-4,
+        rounds=True,
+    ),
     "product_in_parts": Case(
         lambda x, w: (x @ w).relu(),
         floats((16, 512), (512, 48)),
@@ -585,8 +608,18 @@ def graph(case, function, inputs):
 def applied(name, case, gm):
     """The graph after this rule alone; the graph itself where it does not apply."""
     config = CompileContext().config.with_options(case.options)
-    with processor_of(case.slow), mock.patch.object(torch, "get_num_threads", lambda: 1):
+    with processor_of(case.slow), rounding(case.rounds), mock.patch.object(torch, "get_num_threads", lambda: 1):
         return run_passes(gm, (Pass(name, RuleSet((RULES[name],)).run),), CompileContext(config))
+
+
+@contextmanager
+def rounding(allowed):
+    """Products of float32 may round to TF32, or not."""
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "tf32" if allowed else "ieee"
+    yield
+    matmul.fp32_precision = before
 
 
 def processor_of(slow):
@@ -642,6 +675,7 @@ SWITCHES = {
     "gradients_of_a_depthwise_convolution": {"gemm": "auto"},
     "bias_of_a_product": {"triton_kernels": False},
     "bias_behind_a_product": {"cpp_kernels": False},
+    "rounded_product": {"triton_kernels": False},
     "product_in_parts": {"triton_kernels": False},
     "relu_of_a_product": {"epilogue_fusion": False},
     "gelu_of_a_product": {"numerics": "faithful"},

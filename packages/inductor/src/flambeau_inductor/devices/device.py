@@ -124,6 +124,7 @@ class Libraries:
     ``multiplies_groups``: whether grouped products of a dtype are one kernel; else they are one product after the other, and the host waits for their sizes.
     ``depthwise_is_slow``: convolutions of a channel a group take much longer than memory.
     ``starts_slowly``: whether starting a product takes longer than loops of ours take for a small one.
+    ``rounded_want_terms_in_rows``: products that round to TF32 are slow where the terms of both operands lie in columns.
     ``rounds_products``, ``rounds_convolutions``: whether those of float32 may round their operands to TF32, under the flags in force.
     """
 
@@ -144,6 +145,7 @@ class Libraries:
     multiplies_groups: Callable[[torch.device, torch.dtype], bool] = _one_by_one
     depthwise_is_slow: bool = False
     starts_slowly: bool = False
+    rounded_want_terms_in_rows: bool = False
     rounds_products: Callable[[], bool] = _no
     rounds_convolutions: Callable[[], bool] = _no
 

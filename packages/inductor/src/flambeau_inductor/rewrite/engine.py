@@ -115,13 +115,13 @@ class Editor:
         values = fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
         return self._insert(before or self.match.root, target, args, kwargs, target(*values[0], **values[1]))
 
-    def call_once(self, after: fx.Node, target: Any, *args: Any) -> fx.Node:
+    def call_once(self, after: fx.Node, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """A call of constants and ``after``, right behind that: one for all rewrites of this graph that ask for it."""
-        key = (target, _hashable(args))
+        key = (target, _hashable(args), _hashable(tuple(kwargs.items())))
         known = self.shared.get(key)
         # A node that nobody reads, and that was not made just now, is no longer in the graph.
         if known is None or not (known.users or known in self.made):
-            known = self.shared[key] = self.call(target, *args, before=after.next)
+            known = self.shared[key] = self.call(target, *args, before=after.next, **kwargs)
         return known
 
     def with_argument(self, name: str, value: Any) -> fx.Node:

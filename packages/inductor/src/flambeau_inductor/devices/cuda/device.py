@@ -112,6 +112,7 @@ CUDA = register(
             products_want_rows_aligned=True,
             multiplies_groups=_multiplies_groups,
             depthwise_is_slow=True,
+            rounded_want_terms_in_rows=True,
             rounds_products=_rounds_products,
             rounds_convolutions=_rounds_convolutions,
         ),
