@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from attrs import frozen
 
-from .surroundings import watched
+from .surroundings import disturbance, watched
 
 Call = Callable[[], Any]
 #: Seconds of one batch of calls, long against the clock's and the synchronisation's own cost.
 BATCH_SECONDS = 0.02
 LEAST_SAMPLES = 7
+#: How often a measurement that was disturbed is made at most.
+ATTEMPTS = 3
 #: About the H200's clock; only how long the device is kept busy before a measurement depends on it.
 CYCLES_PER_SECOND = 2e9
 #: What is written between two calls that begin with cold caches: more than any GPU's hold.
@@ -53,7 +56,8 @@ def seconds_per_call(
 
     With several `rounds`, others are timed in between: `turn` returns when it is this one's.
 
-    `low` and `high` are the quartiles; `others` and `drift` say how quiet the machine was (`surroundings.py`).
+    `low` and `high` are the quartiles; `others` and `drift` say how quiet the machine was (`surroundings.py`): a round that was
+    disturbed is timed again, and the quietest counts.
     `host` is what the row costs until the last call returned, the device still working: where it equals the median on a GPU,
     the workload is bound by the way to the kernels.
     """
@@ -66,17 +70,10 @@ def seconds_per_call(
     for number in range(rounds):
         if turn is not None and number:
             turn()
-        with watched() as found:
-            deadline = time.perf_counter() + budget / rounds
-            least = len(samples) + -(-LEAST_SAMPLES // rounds)
-            while time.perf_counter() < deadline or len(samples) < least:
-                start = time.perf_counter()
-                for _ in range(batch):
-                    call()
-                host.append((time.perf_counter() - start) / batch)
-                wait(device)
-                samples.append((time.perf_counter() - start) / batch)
-        surroundings = {key: max(value, surroundings[key]) for key, value in found.items()}
+        part = _quietest(lambda: _timed(call, device, batch, budget / rounds, -(-LEAST_SAMPLES // rounds)))
+        samples += part.samples
+        host += part.host
+        surroundings = {key: max(value, surroundings[key]) for key, value in part.surroundings.items()}
     low, _, high = statistics.quantiles(samples, n=4)
     return {
         "median": statistics.median(samples),
@@ -87,6 +84,39 @@ def seconds_per_call(
         "samples": len(samples),
         **surroundings,
     }
+
+
+@frozen
+class _Part:
+    """Seconds of calls that were timed in a row: until the device was done, until the last call returned; and how quiet it was meanwhile."""
+
+    samples: list[float]
+    host: list[float]
+    surroundings: dict[str, float]
+
+
+def _timed(call: Call, device: str, batch: int, budget: float, least: int) -> _Part:
+    samples, host = list[float](), list[float]()
+    with watched() as found:
+        deadline = time.perf_counter() + budget
+        while time.perf_counter() < deadline or len(samples) < least:
+            start = time.perf_counter()
+            for _ in range(batch):
+                call()
+            host.append((time.perf_counter() - start) / batch)
+            wait(device)
+            samples.append((time.perf_counter() - start) / batch)
+    return _Part(samples, host, found)
+
+
+def _quietest(measure: Callable[[], _Part]) -> _Part:
+    """The first measurement that nothing disturbed, or the least disturbed one of a few."""
+    parts = list[_Part]()
+    while len(parts) < ATTEMPTS:
+        parts.append(measure())
+        if disturbance(parts[-1].surroundings) <= 1:
+            break
+    return min(parts, key=lambda part: disturbance(part.surroundings))
 
 
 def device_seconds(call: Call, device: str, budget: float = 0.2) -> float:

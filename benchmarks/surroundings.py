@@ -85,6 +85,11 @@ def watched() -> Iterator[Record]:
     found |= {"others": round(max(0.0, others), 3), "drift": round(max(loop, again) / min(loop, again), 3)}
 
 
+def disturbance(found: Record) -> float:
+    """How many times what may be in a table was exceeded, by load or by a change of the clock; at most 1 where neither was."""
+    return max(found.get("others", 0.0) / MOST_LOAD, (found.get("drift", 1.0) - 1) / (MOST_DRIFT - 1))
+
+
 def provenance(root: Path) -> Record:
     """Commit and day of a run, its command, machine and versions; `+` at the commit stands for changes that are not committed."""
     commit = _said(root, "git", "rev-parse", "--short=10", "HEAD") or "unknown"
