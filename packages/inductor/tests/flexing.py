@@ -93,7 +93,8 @@ class Attention:
     def both(self) -> fx.GraphModule:
         """The joint graph, which takes the result's gradient behind what the forward takes and gives the result and the gradients of queries, keys and values."""
         q, value = self.qkv[0], self.qkv[2]
-        given = [*self.qkv, *self.buffers, *self.arrays, torch.empty((*q.shape[:3], value.shape[-1]), dtype=self.dtype)]
+        like = q if q.shape[-1] == value.shape[-1] else q.new_empty((*q.shape[:3], value.shape[-1]))
+        given = [*self.qkv, *self.buffers, *self.arrays, torch.empty_like(like)]
         o, nodes, table, score, mask, joint = self._begun(given)
         read, tail = tuple(nodes[3 : 3 + len(self.buffers)]), ((*table, mask), self.scale, self.options)
         with o.mode:

@@ -173,14 +173,18 @@ def test_cudnn():
     as_near_as_eager(load(compile_graph(gm, given, TRITON), executor="python")(*given), eager, exact)
 
 
-def test_cudnn_is_called_in_a_way_of_its_own():
+@pytest.mark.parametrize("of_queries", [False, True])
+@pytest.mark.parametrize("of_gradient", [False, True])
+def test_cudnn_is_called_in_a_way_of_its_own(of_queries, of_gradient):
     """torch may have kernels for the same call in which the result's gradient lies otherwise, and would run these: `lowering/cudnn_attention.py`."""
-    turned = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (*INPUTS, INPUTS[0])]
-    gm = traced_on_cuda(by_cudnn, *turned, torch.zeros(70, 70).bfloat16())
+    *qkv, grad = (
+        x.transpose(1, 2).contiguous().transpose(1, 2) if turned else x
+        for x, turned in zip((*INPUTS, INPUTS[0]), (*(of_queries,) * 3, of_gradient), strict=True)
+    )
+    gm = traced_on_cuda(by_cudnn, *qkv, grad, torch.zeros(70, 70).bfloat16())
     (call,) = [o for o in lowered(gm, rewritten=True).operations if isinstance(o, Extern) and "backward" in str(o.op)]
-    assert call.args[0].layout().is_contiguous
-    assert not call.args[1].layout().is_contiguous
-    assert call.args[4].layout().strides == call.args[1].layout().strides
+    assert call.args[1].layout().is_contiguous is not of_queries
+    assert call.args[0].strides == call.args[4].strides == call.args[1].strides
     assert math.copysign(1, call.args[13]) == -1
 
 
