@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ from flambeau_runtime import Artifact, load
 
 from .clock import cold_seconds
 from .engines import compiled
+from .surroundings import Record, command_of, provenance
 
 FORMATS = {
     "bfloat16": torch.bfloat16,
@@ -319,6 +321,28 @@ def _line(row: Row, device: str, programs: Sequence[Callable[..., Any] | str], p
     return record | dict(zip(ways, cold_seconds(list(ways.values()), device)))
 
 
+#: What a row's figures are called in the tables of results.
+_ENGINES = {
+    "library": "library",
+    "eager": "eager",
+    "default": "flambeau",
+    "tuned": "flambeau/max-autotune",
+    "peer": "torch.compile",
+}
+
+
+def _kept(record: dict[str, Any]) -> Iterator[Record]:
+    """A row as records of a run, one for each way."""
+    run = provenance(Path(__file__).resolve().parent)
+    run["command"] = command_of("benchmarks.gemms", sys.argv[1:])
+    for way, engine in _ENGINES.items():
+        base = {"experiment": "gemms", "workload": record["name"], "engine": engine, **run}
+        if f"{way}_error" in record:
+            yield {**base, "error": record[f"{way}_error"]}
+        elif way in record:
+            yield {**base, "device_seconds": record[way]}
+
+
 def _shown(record: dict[str, Any]) -> str:
     library = record["library"]
     words = [f"{record['name']:44} {library * 1e6:8.1f} {record['eager'] * 1e6:8.1f}"]
@@ -382,7 +406,7 @@ def main() -> None:
             print(_shown(records[-1]), flush=True)
             if given.json is not None:
                 with given.json.open("a") as file:
-                    file.write(json.dumps(records[-1]) + "\n")
+                    file.writelines(json.dumps(record) + "\n" for record in _kept(records[-1]))
     print("\n".join(_summary(records)), f"after {time.monotonic() - start:.0f} s", sep="\n")
 
 

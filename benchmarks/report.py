@@ -63,6 +63,14 @@ LAYOUTS = {
     "steady_state": Layout(
         "ms", 1e3, ("eager",), (Bar("eager", 1), Bar("torch.compile", 1), Bar("torch.compile", 1, mean=True))
     ),
+    "attention": Layout("µs", 1e6, ("torch.compile", "library"), (Bar("torch.compile", 1), Bar("library", 0.9))),
+    "gemms": Layout("µs", 1e6, ("library",), (Bar("library", 0.95), Bar("library", 1, mean=True))),
+}
+#: What a table may be of -> in words.
+_HOW = {
+    "median": "per call, median of batches",
+    "best": "per call, best of batches",
+    "device_seconds": "of the device alone",
 }
 #: How many times as fast as torch.compile's the first call must be, by what is in the caches.
 FIRST_CALL = {"cold": 5.0, "warm": 4.0}
@@ -76,7 +84,7 @@ def _engines(kept: Kept) -> list[str]:
 
 
 def _figure(kept: Kept) -> str:
-    return "median" if any("median" in row for row in kept.rows) else "best"
+    return next(figure for figure in _HOW if any(figure in row for row in kept.rows))
 
 
 def _time(record: Record | None, figure: str, layout: Layout) -> str:
@@ -119,11 +127,13 @@ def _times(kept: Kept) -> Iterator[str]:
     """Times of calls, ratios, and where they are known first calls and memory."""
     layout, figure, rows = LAYOUTS[kept.experiment], _figure(kept), rows_of(kept.rows)
     engines = _engines(kept)
-    compilers = [engine for engine in engines if engine != "eager"]
+    compilers = [engine for engine in engines if engine not in ("eager", "library")]
     ours = [engine for engine in engines if engine.startswith("flambeau")]
-    pairs = [(o, c) for o in layout.over for c in compilers if o in engines and o != c]
+    pairs = [
+        (o, c) for o in layout.over for c in compilers if o in engines and o != c and (c in ours or o != "library")
+    ]
     spread = " ± half the distance of the quartiles" if any("low" in row for row in kept.rows) else ""
-    yield f"{layout.unit} per call, {figure} of batches{spread}."
+    yield f"{layout.unit} {_HOW[figure]}{spread}."
     yield ""
     extra = [(engine, *column) for column in _EXTRA for engine in engines if _has(kept.rows, engine, column[1])]
     headings = ["workload", *engines, *(f"{o} / {c}" for o, c in pairs), *(f"{head}: {e}" for e, head, *_ in extra)]
@@ -291,6 +301,8 @@ def _share(record: Record | None, engine: str) -> str:
 SHOWN: dict[str, Callable[[Kept], Iterator[str]]] = {
     "overhead": _times,
     "steady_state": _times,
+    "attention": _times,
+    "gemms": _times,
     "compile_time": _first_calls,
     "bandwidth": _bandwidth,
 }
@@ -302,7 +314,7 @@ def section(kept: Kept) -> str:
     head = [f"`{kept.command}`", f"commit {kept.commit}, {kept.date}", kept.machine, versions]
     if kept.transcribed:
         head.append(f"**transcribed**: {kept.transcribed}")
-    else:
+    elif any("others" in row for row in kept.rows):
         others, drift = (max((row.get(name, 0.0) for row in kept.rows), default=0.0) for name in ("others", "drift"))
         head.append(
             f"while timed, other processes took at most {others:.2f} cores and the clock changed by at most {drift:.2f}x"

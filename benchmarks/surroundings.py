@@ -97,10 +97,16 @@ def provenance(root: Path) -> Record:
     return {
         "commit": commit + changed,
         "date": datetime.now(UTC).date().isoformat(),
-        "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+        "command": command_of("benchmarks", sys.argv[1:]),
         "machine": _machine(root),
         "versions": _versions(),
     }
+
+
+def command_of(module: str, words: Sequence[str]) -> str:
+    """What repeats a run of ``module``, wherever its records were written."""
+    kept = [word for number, word in enumerate(words) if "--json" not in (word, *words[max(0, number - 1) : number])]
+    return shlex.join(["python", "-m", module, *kept])
 
 
 def _machine(root: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import report, results, runner
+from benchmarks import report, results, runner, surroundings
 
 RUN = {
     "experiment": "steady_state",
@@ -39,6 +39,33 @@ def test_the_page_is_what_the_kept_runs_say() -> None:
     """`python -m benchmarks.report` writes it anew."""
     page = report.PAGE.read_text()
     assert report.written(page, results.FOLDER) == page
+
+
+def test_a_grid_is_held_against_the_library() -> None:
+    """Device times have no load to note; the library's own ratio to others is nobody's bar."""
+    base = {
+        "experiment": "attention",
+        "commit": "abc",
+        "date": "2026-01-01",
+        "command": "grid",
+        "machine": "M",
+        "versions": {"torch": "2"},
+    }
+    times = {"library": 1e-6, "torch.compile": 2e-6, "flambeau": 1.25e-6}
+    records = [
+        {**base, "workload": "causal", "engine": engine, "device_seconds": time} for engine, time in times.items()
+    ]
+    records += [{**base, "workload": "sliding", "engine": engine, "device_seconds": 1e-6} for engine in list(times)[1:]]
+    shown = report.section(results.condensed(records))
+    assert (
+        "| causal | 1.000 | 2.000 | 1.250 | 1.60 | 0.80 **missed** |" in shown
+        and "| sliding | - | 1.000 | 1.000 | 1.00 | - |" in shown
+    )
+    assert "while timed" not in shown and "µs of the device alone." in shown
+
+
+def test_commands_leave_out_where_records_went() -> None:
+    assert surroundings.command_of("m", ["models", "--json", "/tmp/a", "--train"]) == "python -m m models --train"
 
 
 def test_a_run_is_kept_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
