@@ -1,6 +1,6 @@
 """What is known of the machine's processor.
 
-In: nothing. Out: who made it and what instructions it has, as Linux tells; nothing where it does not.
+In: nothing. Out: who made it, what instructions it has and how large its caches are, as Linux tells; nothing where it does not.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import platform
 from pathlib import Path
 
 _FILE = Path("/proc/cpuinfo")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @functools.cache
@@ -30,3 +32,16 @@ def maker() -> str:
 def features() -> frozenset[str]:
     """The instruction sets that it has: ``"avx2"``, ``"avx512f"``; where nobody tells, no more than its name."""
     return frozenset((_said("flags", "Features") or platform.processor()).split())
+
+
+@functools.cache
+def cache_bytes(level: int) -> int:
+    """The size of the first core's cache of a level, which other cores may share; 0 where nobody tells."""
+    for folder in sorted(_CACHES.glob("index*")):
+        try:
+            found, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+            if found == str(level) and kind != "Instruction":
+                return int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
+        except (OSError, ValueError):
+            continue
+    return 0

@@ -73,7 +73,7 @@ def _probe(cxx: str, path: str, extra_flags: str) -> Toolchain | str:
         answer = _version([executable, *command[1:]])
         if isinstance(answer, bytes):
             version = answer.decode(errors="replace").splitlines()[0] if answer else ""
-            flags = (*BASE_FLAGS, *shlex.split(extra_flags))
+            flags = (*BASE_FLAGS, f"-DFB_FAR_BYTES={_far_bytes()}", *shlex.split(extra_flags))
             identity = hashlib.sha256("\0".join((version, *command[1:], *flags, _cpu())).encode()).hexdigest()
             return Toolchain((executable, *command[1:]), version, flags, identity)
         reasons.append(answer)
@@ -96,6 +96,11 @@ def _version(command: list[str]) -> bytes | str:
     if done.returncode:
         return f"{command[0]} --version ended with status {done.returncode}"
     return done.stdout
+
+
+def _far_bytes() -> int:
+    """What a kernel has to read and write for its results not to stay in a cache: most of the largest cache."""
+    return max(processor.cache_bytes(3) * 3 // 4, 4 << 20)
 
 
 def _cpu() -> str:

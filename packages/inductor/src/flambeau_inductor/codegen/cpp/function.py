@@ -33,8 +33,10 @@ class FunctionText:
     fails: bool
 
 
-def function_text(kernel: kir.Kernel, scalars: Sequence[Expr | str], lane_bytes: int) -> FunctionText:
-    """Print ``kernel``, whose widest lanes have ``lane_bytes``."""
+def function_text(
+    kernel: kir.Kernel, scalars: Sequence[Expr | str], lane_bytes: int, bytes_each: int = 0
+) -> FunctionText:
+    """Print ``kernel``, whose widest lanes have ``lane_bytes`` and which reads and writes about ``bytes_each`` for each of its extent."""
     lines = [
         f"constexpr int W = fb::register_bytes / {lane_bytes};",
         "(void)W;",
@@ -47,8 +49,10 @@ def function_text(kernel: kir.Kernel, scalars: Sequence[Expr | str], lane_bytes:
     given = kernel.scalars[len(SLICE) :]
     lines += [_scalar(n, variable) for n, variable in enumerate(given)]
     printer = Printer(kernel.body, paired=lane_bytes == 2)
-    lines += printer.lines(kernel.body)
-    lines.append("return failed;")
+    body = printer.lines(kernel.body)
+    if printer.streams:
+        body = [f"const bool far = fb::is_far({max(bytes_each, 1)} * (end - begin));", *body, "fb::streamed(far);"]
+    lines += [*body, "return failed;"]
     kinds = "".join("f" if _is_floating(variable) else "i" for variable in given)
     text = "".join(f"  {line}\n" for line in lines)
     return FunctionText(text, frozenset(printer.functions), kinds, printer.fails)

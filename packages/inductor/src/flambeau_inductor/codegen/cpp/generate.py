@@ -27,7 +27,7 @@ from .layout import MOST_LANES, TILE_COLUMNS, work_of
 from .loops import ONE, LoopWriter
 from .passes import is_dear, kept_values, scan_levels
 from .reduce import Accumulator, in_double
-from .statements import HIGH, LOW
+from .statements import HIGH, LOW, traffic
 
 CHECKS = ("index out of range", "integer division or modulo by zero")
 #: A value kept for a later pass may take this many elements of scratch on the stack, in all.
@@ -74,7 +74,8 @@ def _generated(body: KernelBody) -> GeneratedKernel:
     """The kernel without a name: its source is what comes behind the opening of the function."""
     writer = KernelWriter(body)
     kernel = writer.kernel()
-    text = function_text(kernel, body.scalars, writer.plan.lane_bytes)
+    moved = traffic(body)
+    text = function_text(kernel, body.scalars, writer.plan.lane_bytes, moved // max(ex.hint(writer.plan.extent), 1))
     return GeneratedKernel(
         "",
         f"{text.lines}}}\n",
@@ -85,7 +86,7 @@ def _generated(body: KernelBody) -> GeneratedKernel:
         writer.plan.extent,
         writer.plan.grain,
         CHECKS if text.fails else (),
-        {"bytes": _traffic(body), "mode": writer.plan.mode},
+        {"bytes": moved, "mode": writer.plan.mode},
         text.lines,
         kernels=(kernel,),
         functions=text.functions,
@@ -407,7 +408,3 @@ class KernelWriter(LoopWriter):
 
     def _column_slot(self, node: Scalar) -> Slot:
         return Slot(self.slots[node], self._offset())
-
-
-def _traffic(body: KernelBody) -> int:
-    return sum(ex.hint(b.layout.numel) * b.layout.dtype.itemsize for b in body.buffers)

@@ -39,6 +39,8 @@ class Printer(Speller):
         self._changing = frozenset(_updated(body))
         self._begun: dict[str, kir.Begin] = {}
         self._in_function = False
+        #: Whether some store goes past the caches.
+        self.streams = False
 
     # ---- statements ---------------------------------------------------------------------------------------------------------
     def lines(self, block: Iterable[Statement]) -> list[str]:
@@ -79,7 +81,11 @@ class Printer(Speller):
             return
         value, mask = self.in_lanes(s.value), self.predicate(s.mask)
         if lane_step(s.index) is ex.ONE:
-            found.append(f"{self.call('store_two' if self.paired else 'store', self.place(s), value, mask)};")
+            function, given = "store_two" if self.paired else "store", [self.place(s), value, mask]
+            if s.streamed:
+                self.streams = True
+                function, given = f"{function}_far", ["far", *given]
+            found.append(f"{self.call(function, *given)};")
         else:
             found.append(f"{self.call('spread', name, value, mask, self.each(self.position(s.index, 'k')), of='W')};")
 

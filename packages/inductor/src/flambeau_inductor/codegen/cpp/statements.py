@@ -14,9 +14,10 @@ from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import Buffer
 from ...ir.loops import Axis
-from ...ir.scalar import Scalar, dtype_text, reduced
+from ...ir.scalar import Scalar, dtype_text, loads, reduced
 from ...kernel_ir import NO_TILES, Node, Tiles, Variable
 from ...ops.dtypes import HALVES
+from ...schedule.nest import values
 from .emit import Emitter, Slot
 from .layout import LoopPlan, mode_of, plan_loops
 from .passes import Passes, plan_passes
@@ -25,6 +26,8 @@ from .running import without_doubles
 
 #: How stores of each mode combine what they store with what is there.
 _MODES = {"add": "sum", "mul": "prod", "min": "min", "max": "max"}
+#: Kernels that read and write fewer bytes than this find them in a cache.
+LARGE = 4 << 20
 #: Where a block of a row, or of columns, begins and ends.
 LOW, HIGH = kir.position("low"), kir.position("high")
 
@@ -46,6 +49,8 @@ class StatementWriter:
         if self.plan.vector is not None:
             self.tiles = frozenset({kir.ROW if self.plan.mode == "rows" else "x"})
         dtypes = [self.buffers[name].layout.dtype for name in self.arguments]
+        self.is_large = traffic(body) >= LARGE
+        self._read = {self.buffers[node.buffer].storage for s in body.statements for node in loads(*values(s))}
         self.storage = {
             name: kir.Pointer(f"b{n}", dtype)
             for n, (name, dtype) in enumerate(zip(self.arguments, dtypes, strict=True))
@@ -148,7 +153,14 @@ class StatementWriter:
         if store.mode != "set":
             a = Accumulator("", _MODES[store.mode], pointer.dtype, pointer.dtype)
             value = a.combine((kir.Load(pointer, index, mask),), (value,))
-        return kir.Store(pointer, index, value, mask)
+        # What was read is in a cache already.
+        streamed = self.is_large and bool(index.tiles) and self.buffers[store.buffer].storage not in self._read
+        return kir.Store(pointer, index, value, mask, streamed and store.mode == "set")
+
+
+def traffic(body: KernelBody) -> int:
+    """Bytes of all that a kernel reads and writes."""
+    return sum(ex.hint(b.layout.numel) * b.layout.dtype.itemsize for b in body.buffers)
 
 
 def _in_lanes(value: Node, tiles: Tiles) -> Node:

@@ -21,6 +21,7 @@ _ALWAYS = ("loops", "memory", "arithmetic")
 OPTIONAL: dict[str, set[str]] = {
     "transposes": {"turn"},
     "pairs": {"load_two", "store_two"},
+    "streams": {"store_far", "store_two_far"},
     "products": {"copy_rows", "multiply_rows", "multiply_terms", "pack"},
     "integers": {
         "div_floor", "div_trunc", "mod_floor", "mod_trunc", "float_div_floor", "float_mod_floor", "fmod", "ipow", "shift_left", "shift_right",

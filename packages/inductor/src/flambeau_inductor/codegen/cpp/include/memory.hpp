@@ -73,6 +73,11 @@ template <int N, class P> FB void store(bf16* p, Vec<float, N> x, P t) {
 }
 template <int N, class P> FB void store(f16* p, Vec<float, N> x, P t) { store_raw<uint16_t, N>((uint16_t*)p, narrow_f16<N>(x.v), t); }
 template <int N, class P> FB void store(bool* p, Mask<N> x, P t) { store_raw<int8_t, N>((int8_t*)p, convert_raw<int8_t, N>(-x.v), t); }
+// The upper halves of the even and the odd ones, in order.
+template <int N> FB raw<uint16_t, N> packed(Two<float, N> x) {
+  typedef raw<uint32_t, N / 2> U;
+  return bits_as<raw<uint16_t, N>>((bits_as<U>(x.even.v) >> 16) | bits_as<U>(x.odd.v));
+}
 template <class T> FB void store1(T* p, T x) { *p = x; }
 FB void store1(bf16* p, float x) { p->bits = bf16_of(x); }
 FB void store1(f16* p, float x) { p->bits = f16_of(x); }

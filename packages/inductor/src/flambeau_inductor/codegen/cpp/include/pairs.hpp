@@ -38,10 +38,7 @@ template <int N, class P> FB Two<float, N> load_two(const bf16* p, P t) {
   raw<uint32_t, N / 2> both = bits_as<raw<uint32_t, N / 2>>(load_raw<uint16_t, N>((const uint16_t*)p, t));
   return {Vec<float, N / 2>(bits_as<R>(both << 16)), Vec<float, N / 2>(bits_as<R>(both & 0xffff0000u))};
 }
-template <int N, class P> FB void store_two(bf16* p, Two<float, N> x, P t) {
-  typedef raw<uint32_t, N / 2> U;
-  store_raw<uint16_t, N>((uint16_t*)p, bits_as<raw<uint16_t, N>>((bits_as<U>(x.even.v) >> 16) | bits_as<U>(x.odd.v)), t);
-}
+template <int N, class P> FB void store_two(bf16* p, Two<float, N> x, P t) { store_raw<uint16_t, N>((uint16_t*)p, packed(x), t); }
 // Memory of the call, where registers lie as they are: whole ones, whatever lanes they hold.
 template <int N, class P> FB Two<float, N> load_two(const float* p, P) {
   return {Vec<float, N / 2>(load_raw<float, N / 2>(p, Full{})), Vec<float, N / 2>(load_raw<float, N / 2>(p + N / 2, Full{}))};
