@@ -70,6 +70,16 @@ def test_small_products_are_not_worth_compiling():
     assert gemms((meta(64, 64), meta(63, 64))) == 0
 
 
+@pytest.mark.parametrize(
+    ("rows", "terms", "columns", "follows", "count"),
+    [(16, 672, 28, True, 1), (16, 672, 28, False, 0), (64, 672, 28, True, 0), (16, 768, 768, True, 0)],
+)
+def test_tiny_products_are_one_kernel_with_what_follows(rows, terms, columns, follows, count):
+    """As squeeze-and-excitation has them; with nothing behind them a kernel saves no launch."""
+    operands = (meta(rows, terms), meta(columns, terms), meta(columns))
+    assert gemms(operands, lambda x, w, b: F.silu(x @ w.t() + b) if follows else x @ w.t()) == count
+
+
 def test_an_epilogue_that_triton_cannot_express(monkeypatch):
     monkeypatch.setattr(choice, "_is_expressed", lambda candidate, tile: False)
     assert gemms(ODD, gemm="generated") == 0

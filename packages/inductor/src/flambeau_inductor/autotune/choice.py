@@ -47,6 +47,10 @@ _COMPUTED_ROWS = 64
 #: library's with its pointwise kernels, ours): 8 groups with 8,192 rows, 14,336 terms, 4,096 columns 1559, 1393; 3,584 terms, 1,024 columns 129, 112; 128 groups with 32,768 rows,
 #: 768 terms, 2,048 columns 257, 216. Of gated units 4,096 terms, 2 x 14,336 columns 3449, 2875; 1,024 terms, 2 x 3,584 columns 437, 208; 128 groups, 2,048 terms, 2 x 768 columns 573, 411.
 _ROWS_OF_A_GROUP = 256
+#: Rows and elements of the weight up to which a product with what follows it is a kernel of ours without measurement. Measured on an H200 (torch 2.11, 16 rows, bias and SiLU, ReLU or sigmoid; us of the
+#: device and of the host for the library's convolution and its pointwise kernel, ours): 672 terms, 28 columns 10.1 and 31, 4.8 and 16 (TF32), 11.8 and 33, 3.2 and 12 (bfloat16); 1,152, 48 8.6 and 40, 4.3 and
+#: 18, 5.1 and 33, 4.6 and 12; 48, 1,152 4.9 and 30, 2.4 and 12, 4.0 and 35, 1.6 and 11; 8, 32 4.7 and 29, 1.6 and 11, 3.8 and 34, 1.5 and 11.
+_TINY_ROWS, _TINY_WEIGHT = 32, 1 << 16
 #: Tiles that are measured, the best by the model.
 _MEASURED = 7
 
@@ -70,7 +74,8 @@ class ChooseGemm:
         asks = product.is_library and not product.is_open and (self._looks_up or self.may_measure(product.left.device))
         if self.config.gemm == "generated" or asks:
             return True
-        return _is_far_faster(product) or _waits_for_weights(product) or _is_mostly_results(product)
+        certain = (_is_far_faster, _waits_for_weights, _is_mostly_results, _is_tiny)
+        return any(is_certain(product) for is_certain in certain)
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
         """The tile of a candidate that is considered, None for the library."""
@@ -143,7 +148,8 @@ def _certain(candidate: Candidate) -> GemmTile | None:
     product = candidate.product
     if _is_far_faster(product):
         return _tiles(product, certain=True)[0]
-    if candidate.epilogue is not None and _is_mostly_results(product) and not _stores_result(candidate):
+    finished = candidate.epilogue is not None and not _stores_result(candidate)
+    if finished and (_is_mostly_results(product) or _is_tiny(product)):
         return _tiles(product, candidate.body)[0]
     rows = product.sizes[1]
     if not _waits_for_weights(product) or (rows > _ALONE and candidate.epilogue is None):
@@ -183,6 +189,14 @@ def _is_mostly_results(product: Product) -> bool:
     library = tiles.library_seconds(problem, device)
     own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product)), default=library + saved)
     return library + saved > tuning.product_gain * own
+
+
+def _is_tiny(product: Product) -> bool:
+    """Whether launching kernels is all that takes time: one takes less of it than two, and than a call of the library."""
+    if product.is_grouped or product.is_open or not product.is_library or not isinstance(product.left, Ref):
+        return False
+    batch, m, n, k = product.sizes
+    return batch == 1 and m <= _TINY_ROWS and n * k <= _TINY_WEIGHT and isinstance(product.right, Ref)
 
 
 def _stores_result(candidate: Candidate) -> bool:
