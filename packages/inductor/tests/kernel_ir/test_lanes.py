@@ -61,7 +61,7 @@ def run(**changes: object) -> list[kir.Statement]:
 LEFT, RIGHT, FOUND = (kir.Pointer(name, F32) for name in ("left", "right", "found"))
 ARRAYS = [kir.LocalArray(array, kir.Number(4096), whole=True) for array in (LEFT, RIGHT, FOUND)]
 COPIED = kir.CopyRows(LEFT, IN, kir.Number(0), kir.Number(50), kir.Number(1), kir.Number(7), 50, 12)
-PACKED = kir.Pack(RIGHT, IN, kir.Number(0), kir.Number(1), kir.Number(20), 20, 50)
+PACKED = kir.Pack(RIGHT, IN, kir.Number(0), 1, 20, 20, 50)
 PRODUCT = kir.MultiplyRows(FOUND, 64, LEFT, 50, kir.Number(7), RIGHT, 20, 50, kir.Number(0), kir.Number(20))
 
 
@@ -120,7 +120,7 @@ BROKEN: list[tuple[list[kir.Statement], str]] = [
     ([lanes(loaded(), kir.Assign((LOADED,), LOADED))], "v1 is defined twice"),
     ([*ARRAYS, evolve(COPIED, array=OUT)], "is no array of float32"),
     ([*ARRAYS, evolve(PACKED, memory=KEPT)], "no array of the kernel"),
-    ([*ARRAYS, evolve(PACKED, row_step=PLACE)], "r0 is read before"),
+    ([*ARRAYS, evolve(PACKED, index=PLACE)], "r0 is read before"),
     ([*ARRAYS, evolve(COPIED, count=kir.constant(1.0, F32))], "is no bound of a loop"),
     ([*ARRAYS, evolve(PRODUCT, result=LEFT)], "left is an operand of the product"),
     ([*ARRAYS, evolve(PRODUCT, left_step=49)], "rows that overlap"),
@@ -191,7 +191,7 @@ def test_products_as_text() -> None:
     ]
     found = function_text(body, (), 4)
     assert "fb::copy_rows<12, 50>(b0 + (0), 50, 1, 7, left);" in found.lines
-    assert "fb::pack<20>(b0 + (0), 1, 20, 50, right);" in found.lines
+    assert "fb::pack<20, 1, 20>(b0 + (0), 50, right);" in found.lines
     assert "fb::multiply_rows<20>(left, 50, 7, 50, right, 0, 20, found, 64);" in found.lines
     assert "fb::multiply_terms<20, 50>(left, 50, 7, right, 0, 20, found, 64);" in found.lines
 

@@ -232,8 +232,8 @@ class Pack:
     array: Pointer
     memory: Pointer
     index: Node
-    column_step: Node
-    row_step: Node
+    column_step: int
+    row_step: int
     columns: int
     rows: int
 

@@ -201,7 +201,7 @@ def _run_in_place(s: RunInPlace) -> list[str]:
 
 
 def _pack(s: Pack) -> list[str]:
-    steps = f"steps {node_text(s.row_step)}, {node_text(s.column_step)}"
+    steps = f"steps {s.row_step}, {s.column_step}"
     return [f"pack {s.array.name}[{s.rows}, {s.columns}] from {s.memory.name}[{node_text(s.index)}] {steps}"]
 
 

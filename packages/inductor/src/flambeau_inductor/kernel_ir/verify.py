@@ -435,9 +435,10 @@ class _Checker:
         self._pointer(statement.memory)
         if statement.memory.dtype is not torch.float32:
             raise VerifyError(f"{statement.memory} is no memory of float32")
-        counts = () if isinstance(statement, Pack) else (statement.count,)
-        for part in (statement.index, statement.row_step, statement.column_step, *counts):
-            self._bound(part)
+        self._bound(statement.index)
+        if isinstance(statement, CopyRows):
+            for part in (statement.row_step, statement.column_step, statement.count):
+                self._bound(part)
         if not self.waited:
             raise VerifyError(f"{statement.memory.name} is accessed before the kernel waits")
 

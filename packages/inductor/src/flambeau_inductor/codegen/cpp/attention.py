@@ -202,8 +202,8 @@ class _Writer:
             ("v", _PACKED_VALUES, self.operands["v"].strides[:1:-1], self.value_width, self.sizes["n"]),
         ):
             memory = self.pointers[self.operands[name].buffer]
-            steps = self._index(column), self._index(row)
-            em.add(kir.Pack(array, memory, self._index(self._first(name)), *steps, columns, rows))
+            first = self._index(self._first(name))
+            em.add(kir.Pack(array, memory, first, int(column), int(row), columns, rows))
         em.add(kir.Store(_LAST_HEAD, kir.Number(0), head))
         em.add(kir.If(kir.Op("ne", (known, head), torch.bool, NO_TILES), em.pop()))
 

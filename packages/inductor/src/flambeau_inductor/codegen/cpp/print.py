@@ -262,9 +262,9 @@ class Printer(Speller):
             found.append(f"{self.call('running', *parts)};")
 
     def _pack(self, s: kir.Pack, found: list[str]) -> None:
-        steps = self.position(s.column_step), self.position(s.row_step)
         source = f"{s.memory.name} + ({self.position(s.index)})"
-        found.append(f"{self.call('pack', source, *steps, str(s.rows), s.array.name, of=str(s.columns))};")
+        of = f"{s.columns}, {s.column_step}, {s.row_step}"
+        found.append(f"{self.call('pack', source, str(s.rows), s.array.name, of=of)};")
 
     def _copy_rows(self, s: kir.CopyRows, found: list[str]) -> None:
         steps = self.position(s.row_step), self.position(s.column_step)

@@ -93,25 +93,27 @@ FB void multiply_terms(const float* left, int64_t left_step, int64_t rows, const
 }
 
 // A matrix whose columns and rows lie that far apart, packed; columns that are not there are zero.
-template <int64_t Columns> FB void pack(const float* source, int64_t column_step, int64_t row_step, int64_t rows, float* packed) {
+template <int64_t Columns, int64_t ColumnStep, int64_t RowStep> FB void pack(const float* source, int64_t rows, float* packed) {
   typedef Strips<Columns> S;
   constexpr int W = columns_of_register;
   for (int64_t c = 0; c < S::count * S::width; c += W) {
     const int64_t here = larger(0, smaller(W, Columns - c));
     float* const to = packed + c / S::width * S::width * rows + c % S::width;
-    const float* const from = source + c * column_step;
-    if (column_step == 1) {
-      for (int64_t r = 0; r < rows; ++r) store(to + r * S::width, load<W>(from + r * row_step, first<W>(here)), Full{});
-      continue;
+    const float* const from = source + c * ColumnStep;
+    if constexpr (ColumnStep == 1) {
+      const Lanes<W> there = first<W>(here);
+      for (int64_t r = 0; r < rows; ++r) store(to + r * S::width, load<W>(from + r * RowStep, there), Full{});
+    } else {
+      if (here < W)
+        for (int64_t r = 0; r < rows; ++r) store(to + r * S::width, Vec<float, W>(0.0f), Full{});
+      if constexpr (RowStep == 1) {
+        if (here > 0)
+          for (int64_t r = 0; r < rows; r += W) turn<W>(from + r, ColumnStep, here, smaller(W, rows - r), to + r * S::width, S::width);
+      } else {
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t k = 0; k < here; ++k) to[r * S::width + k] = from[k * ColumnStep + r * RowStep];
+      }
     }
-    if (here < W)
-      for (int64_t r = 0; r < rows; ++r) store(to + r * S::width, Vec<float, W>(0.0f), Full{});
-    if (row_step == 1 && here > 0) {
-      for (int64_t r = 0; r < rows; r += W) turn<W>(from + r, column_step, here, smaller(W, rows - r), to + r * S::width, S::width);
-      continue;
-    }
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = 0; k < here; ++k) to[r * S::width + k] = from[k * column_step + r * row_step];
   }
 }
 
