@@ -78,6 +78,10 @@ CASES: Mapping[str, list[Case]] = {
     "kept_seconds": [
         (_finished, (((n, 64), BF16), ((256, 64), BF16), ((n, 256), BF16))) for n in (50176, 100352, 200704)
     ],
+    "finished_seconds": [
+        (_finished, (((m, 4096), BF16), ((n, 4096), BF16), ((m, n), BF16)))
+        for m, n in ((2048, 4096), (4096, 4096), (8192, 4096))
+    ],
 }
 
 

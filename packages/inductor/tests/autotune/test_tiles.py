@@ -6,7 +6,14 @@ import pytest
 import torch
 from attrs import evolve
 
-from flambeau_inductor.autotune.tiles import Problem, candidates, library_seconds, seconds
+from flambeau_inductor.autotune.tiles import (
+    Problem,
+    candidates,
+    finished_seconds,
+    followed_seconds,
+    library_seconds,
+    seconds,
+)
 from flambeau_inductor.codegen.triton.templates.gemm import resident, shared_bytes
 from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.layout import Ref
@@ -78,6 +85,30 @@ def test_the_model_knows_where_it_is_slow(dtype, part):
     # Measured on an H200 (1,024 rows): 0.14 of 0.85 ms for 16 bits, 0.44 of 0.63 ms for TF32, whose operands are rounded first.
     given = problem(4096, 50257, 768, dtype)
     assert seconds(given, candidates(given, H200)[0], H200) < part * library_seconds(given, H200)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "work", "read", "ours", "theirs"),
+    [
+        ((4096, 4096, 4096), 14, 0, 189, 198),
+        ((16384, 4096, 4096), 5, 2, 728, 789),
+        ((1024, 14336, 4096), 14, 0, 170, 176),
+        ((2048, 5120, 5120), 5, 2, 154, 158),
+        ((2048, 4096, 2048), 14, 0, 55, 60),
+        ((4096, 3072, 768), 23, 0, 46, 47),
+        ((12608, 3072, 768), 5, 2, 115, 147),
+        ((1536, 4096, 4096), 14, 0, 80, 80),
+        ((5000, 4096, 4096), 23, 0, 238, 234),
+    ],
+)
+def test_what_a_large_product_takes_with_what_follows_it(sizes, work, read, ours, theirs):
+    # Measured on an H200 (us, bfloat16): SiLU, GELU or a residual behind it.
+    given = problem(*sizes)
+    tiles = candidates(evolve(given, stored=2), H200)
+    assert min(finished_seconds(given, tile, work, read, H200) for tile in tiles) == pytest.approx(
+        ours * 1e-6, rel=0.07
+    )
+    assert followed_seconds(given, read, H200) == pytest.approx(theirs * 1e-6, rel=0.07)
 
 
 def test_rounding_takes_half_of_the_speed():

@@ -14,16 +14,20 @@ import torch
 from attrs import define, field, frozen
 
 from ..codegen.errors import UnsupportedKernel
+from ..codegen.triton.rough import ROUGH_COSTS
 from ..codegen.triton.templates import product_kernel
 from ..codegen.triton.templates.gemv import FEWEST_ROWS
 from ..config import Config
 from ..devices import device_facts, device_of
+from ..expr import hint
 from ..ir.graph import Graph
 from ..ir.kernel import Computed, GemmTile, KernelBody, Store, Window
 from ..ir.layout import Ref
+from ..ir.scalar import cost, walk
 from ..ops.dtypes import EIGHTHS
 from ..schedule import Schedule
 from ..schedule.gemms import Candidate, form_gemms
+from ..schedule.nest import values
 from ..schedule.products import Product
 from . import tiles
 from .asked import may_look_up, may_measure
@@ -51,6 +55,8 @@ _ROWS_OF_A_GROUP = 256
 #: device and of the host for the library's convolution and its pointwise kernel, ours): 672 terms, 28 columns 10.1 and 31, 4.8 and 16 (TF32), 11.8 and 33, 3.2 and 12 (bfloat16); 1,152, 48 8.6 and 40, 4.3 and
 #: 18, 5.1 and 33, 4.6 and 12; 48, 1,152 4.9 and 30, 2.4 and 12, 4.0 and 35, 1.6 and 11; 8, 32 4.7 and 29, 1.6 and 11, 3.8 and 34, 1.5 and 11.
 _TINY_ROWS, _TINY_WEIGHT = 32, 1 << 16
+#: A large product stays with the library where a kernel of ours is expected to take more than this part of its time and that of the kernel behind it.
+_SOONER = 0.99
 #: Tiles that are measured, the best by the model.
 _MEASURED = 7
 
@@ -74,7 +80,7 @@ class ChooseGemm:
         asks = product.is_library and not product.is_open and (self._looks_up or self.may_measure(product.left.device))
         if self.config.gemm == "generated" or asks:
             return True
-        certain = (_is_far_faster, _waits_for_weights, _is_mostly_results, _is_tiny)
+        certain = (_is_far_faster, _waits_for_weights, _is_mostly_results, _is_tiny, _is_large)
         return any(is_certain(product) for is_certain in certain)
 
     def tile(self, candidate: Candidate) -> GemmTile | None:
@@ -151,6 +157,8 @@ def _certain(candidate: Candidate) -> GemmTile | None:
     finished = candidate.epilogue is not None and not _stores_result(candidate)
     if finished and (_is_mostly_results(product) or _is_tiny(product)):
         return _tiles(product, candidate.body)[0]
+    if finished and _is_large(product):
+        return _finished_sooner(candidate)
     rows = product.sizes[1]
     if not _waits_for_weights(product) or (rows > _ALONE and candidate.epilogue is None):
         return None
@@ -171,6 +179,50 @@ def _waits_for_weights(product: Product) -> bool:
 def _is_mostly_results(product: Product) -> bool:
     """Whether terms are so few, and results so many, that memory decides how long the product takes: then it is certain what is saved where results
     are finished in registers, and neither stored nor read again."""
+    if not _is_modelled(product):
+        return False
+    problem, device = problem_of(product), device_facts(product.left.device)
+    saved = tiles.kept_seconds(problem, device)
+    if saved < device.tuning.kept_seconds:
+        return False
+    library = tiles.library_seconds(problem, device)
+    own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product)), default=library + saved)
+    return library + saved > device.tuning.product_gain * own
+
+
+def _is_large(product: Product) -> bool:
+    """Whether storing a product's results and reading them again takes so long that a kernel of our own may be worth compiling for what follows."""
+    if not _is_modelled(product) or product.is_convolution or product.sizes[0] > 1:
+        return False
+    device = device_facts(product.left.device)
+    return tiles.kept_seconds(problem_of(product), device) >= device.tuning.finished_seconds
+
+
+def _finished_sooner(candidate: Candidate) -> GemmTile | None:
+    """The tile in which a large product takes less time together with what follows than the library's and the kernel behind it, by the model."""
+    product, body = candidate.product, candidate.body
+    problem, device = problem_of(product, body), device_facts(body.device)
+    work, read = _work(candidate)
+    times = {tile: tiles.finished_seconds(problem, tile, work, read, device) for tile in _tiles(product, body)}
+    best = min(times, key=lambda tile: times[tile], default=None)
+    library = tiles.followed_seconds(problem, read, device)
+    return best if best is not None and times[best] < _SOONER * library else None
+
+
+def _work(candidate: Candidate) -> tuple[int, float]:
+    """The instructions of what follows a product for each result, and the bytes that it reads for each beside that."""
+    product, body = candidate.product, candidate.body
+    nodes = list(walk(*(value for statement in body.statements for value in values(statement))))
+    batch, m, n, _ = product.sizes
+    stored = {statement.buffer for statement in body.statements if isinstance(statement, Store)}
+    read = sum(
+        hint(buffer.layout.numel) * buffer.layout.dtype.itemsize for buffer in body.buffers if buffer.name not in stored
+    )
+    return sum(ROUGH_COSTS.get(node.op, cost(node, "cuda")) for node in nodes), read / (batch * m * n)
+
+
+def _is_modelled(product: Product) -> bool:
+    """Whether the model knows how long a product takes in the library, where what it computes is stored and read again, and in a kernel of ours."""
     if (
         not product.is_library
         or product.is_open
@@ -178,17 +230,8 @@ def _is_mostly_results(product: Product) -> bool:
         or not isinstance(product.right, Ref)
     ):
         return False
-    if product.left.dtype.itemsize != 2:
-        # What rounding to TF32 takes is not measured for few terms.
-        return False
-    problem, device = problem_of(product), device_facts(product.left.device)
-    tuning, (batch, m, n, _) = device.tuning, problem.sizes
-    saved = 2 * batch * m * n * problem.dtype.itemsize / device.bandwidth
-    if saved < tuning.kept_seconds or _is_exact(product) or not problem.is_aligned:
-        return False
-    library = tiles.library_seconds(problem, device)
-    own = min((tiles.seconds(problem, tile, device) for tile in _tiles(product)), default=library + saved)
-    return library + saved > tuning.product_gain * own
+    # What rounding to TF32 takes beside what follows is not measured.
+    return product.left.dtype.itemsize == 2 and not _is_exact(product) and problem_of(product).is_aligned
 
 
 def _is_tiny(product: Product) -> bool:

@@ -77,6 +77,8 @@ SOURCES: dict[str, tuple[tuple[str, ...], str]] = {
 
 #: Scalar op -> the function for it.
 ROUGH = {"exp": "rough_exp", "truediv": "rough_divide", "sigmoid": "rough_sigmoid", "tanh": "rough_tanh"}
+#: What they cost, in simple instructions as all costs are.
+ROUGH_COSTS = {"exp": 4, "truediv": 5, "sigmoid": 8, "tanh": 7, "erf": 14}
 #: Those that are added to or taken from a number of at least 1, and how they are computed there.
 BESIDE_ONE = {"erf": "rough_erf_beside_one", "tanh": "rough_tanh_beside_one"}
 

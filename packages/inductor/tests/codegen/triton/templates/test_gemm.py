@@ -13,6 +13,7 @@ from rounding import with_tf32
 from tracing import traced, traced_on_cuda
 
 from flambeau_inductor.autotune.choice import ChooseGemm
+from flambeau_inductor.codegen.triton.templates import gemm
 from flambeau_inductor.codegen.triton.templates.gemm import Side, resident, shared_bytes
 from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.kernel import GemmTile
@@ -149,6 +150,20 @@ def test_two_programs_run_beside_each_other_where_both_fit():
     small, large = GemmTile(64, 64, 64, 4, 3), GemmTile(128, 256, 64, 8, 3)
     assert shared_bytes(large, torch.bfloat16) < H200.shared < 2 * shared_bytes(large, torch.bfloat16)
     assert (resident(small, torch.bfloat16, H200), resident(large, torch.bfloat16, H200)) == (2, 1)
+
+
+@pytest.mark.parametrize("aligned", [True, False], ids=["fetched", "by address"])
+def test_tiles_of_a_round_that_most_programs_would_sit_out_are_done_in_halves(aligned, monkeypatch):
+    """Six tiles by four programs: two of each do a half of the last two, whose second half is beyond the last column."""
+    tile = GemmTile(16, 256, 16, 1, 2)
+    monkeypatch.setattr(ChooseGemm, "tile", lambda self, candidate: tile)
+    monkeypatch.setattr(gemm, "device_facts", lambda device: evolve(H200, multiprocessors=4))
+    monkeypatch.setattr(gemm, "resident", lambda *given: 1)
+    assert [gemm.left_over(tile, tiles, 4) for tiles in (2, 4, 6, 7, 9)] == [0, 0, 2, 0, 1]
+    assert gemm.left_over(evolve(tile, columns=128), 6, 4) == 0
+    inputs = [r(48, 32), r(300, 32)]
+    (found,) = run(traced(lambda x, w: (x @ w.t()).relu(), *inputs), inputs, aligned)
+    torch.testing.assert_close(found, with_tf32(lambda x, w: (x @ w.t()).relu(), *inputs), rtol=1e-4, atol=1e-4)
 
 
 def test_products_of_one_text_are_one_kernel():
