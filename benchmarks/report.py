@@ -319,6 +319,8 @@ def section(kept: Kept) -> str:
         head.append(
             f"while timed, other processes took at most {others:.2f} cores and the clock changed by at most {drift:.2f}x"
         )
+    if kept.left_out:
+        head.append(f"left out, for they were disturbed: {'; '.join(kept.left_out)}")
     return "\n".join([";\n".join(head) + ".", "", *SHOWN[kept.experiment](kept), ""])
 
 

@@ -1,7 +1,7 @@
 """Runs that are kept: `results/NAME.json`, small enough for the repository, one run each.
 
 In: the records of one run. Out: a file with what every record has in common at the top and one line for each measurement, and the same again
-as `Kept`. A run that `surroundings.py` objects to is not kept.
+as `Kept`. Workloads that were disturbed while they were timed (`surroundings.py`) are left out and named, all engines of them; a run of which many were is not kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from .surroundings import Record, objections
+from .surroundings import Record, disturbed, objections
 
 FOLDER = Path(__file__).resolve().parent / "results"
 #: What says which measurement a row is, and what was measured; anything else in a record is for a look at the run itself.
@@ -22,6 +22,8 @@ FIGURES = (
     "median", "low", "high", "best", "samples", "others", "drift", "first", "first_others", "peak_bytes", "reserved_bytes",
     "output_error", "gradient_error", "bytes", "device_seconds", "share", "error",
 )  # fmt: skip
+#: Of a run's workloads, how many may be missing for having been disturbed.
+MOST_LEFT_OUT = 0.25
 #: Digits of a figure, more than any of them is good for.
 DIGITS = 5
 
@@ -34,6 +36,7 @@ class Kept:
         experiment: whose table it makes.
         command: that repeats it.
         commit, date, machine, versions: of the run.
+        left_out: why workloads of the run are missing.
         transcribed: for a run from before runs were kept: where its figures were read off, and what is not known of them.
         rows: a record for each workload, engine and state of the caches.
     """
@@ -46,6 +49,7 @@ class Kept:
     versions: dict[str, str]
     rows: tuple[Record, ...]
     transcribed: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class Refused(ValueError):
@@ -54,6 +58,11 @@ class Refused(ValueError):
 
 def condensed(records: Sequence[Record]) -> Kept:
     """The run that these records are of."""
+    loud = disturbed(records)
+    left_out: list[str] = []
+    if len(loud) <= MOST_LEFT_OUT * len({record.get("workload") for record in records}):
+        left_out = [reason for reasons in loud.values() for reason in reasons]
+        records = [record for record in records if record.get("workload") not in loud]
     reasons = objections(records) or [
         f"{record.get('workload')}, {record.get('engine')}: no run is named, nor how quiet the machine was"
         for record in records
@@ -66,7 +75,7 @@ def condensed(records: Sequence[Record]) -> Kept:
         raise Refused("\n".join(reasons))
     run = next(record for record in records if "commit" in record)
     common = {name: run[name] for name in ("command", "commit", "date", "machine", "versions")}
-    return Kept(experiments[0], **common, rows=tuple(_row(record) for record in records))
+    return Kept(experiments[0], **common, rows=tuple(map(_row, records)), left_out=tuple(left_out))
 
 
 def _row(record: Record) -> Record:
@@ -90,4 +99,4 @@ def save(kept: Kept, path: Path) -> None:
 def read(path: Path) -> Kept:
     """A kept run."""
     fields = json.loads(path.read_text())
-    return Kept(**{**fields, "rows": tuple(fields["rows"])})
+    return Kept(**{**fields, "rows": tuple(fields["rows"]), "left_out": tuple(fields.get("left_out", ()))})

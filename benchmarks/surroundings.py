@@ -63,11 +63,11 @@ def _ancestry(pid: int, parents: dict[int, int]) -> Iterator[int]:
 
 
 def _loop_seconds() -> float:
-    """The fastest of a few equal loops: a yardstick of the clock."""
+    """The fastest of a few equal loops of a millisecond: a yardstick of the clock."""
     best = float("inf")
-    for _ in range(3):
+    for _ in range(10):
         start = time.perf_counter()
-        sum(range(100_000))
+        sum(range(50_000))
         best = min(best, time.perf_counter() - start)
     return best
 
@@ -139,15 +139,22 @@ def _said(root: Path, *command: str) -> str:
     return done.stdout.strip()
 
 
+def disturbed(records: Sequence[Record]) -> dict[str, list[str]]:
+    """Workloads of which an engine was timed under load or while the clock changed, and how much."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        workload = str(record.get("workload"))
+        name = f"{workload}, {record.get('engine')}"
+        if record.get("others", 0.0) > MOST_LOAD:
+            found.setdefault(workload, []).append(f"{name}: other processes used {record['others']:.2f} cores")
+        if record.get("drift", 1.0) > MOST_DRIFT:
+            found.setdefault(workload, []).append(f"{name}: the clock changed by {record['drift']:.2f}x")
+    return found
+
+
 def objections(records: Sequence[Record]) -> list[str]:
     """Why no table may be made of these records; none for records from before surroundings were noted."""
-    found = []
-    for record in records:
-        name = f"{record.get('workload')}, {record.get('engine')}"
-        if record.get("others", 0.0) > MOST_LOAD:
-            found.append(f"{name}: other processes used {record['others']:.2f} cores")
-        if record.get("drift", 1.0) > MOST_DRIFT:
-            found.append(f"{name}: the clock changed by {record['drift']:.2f}x")
+    found = [reason for reasons in disturbed(records).values() for reason in reasons]
     runs = {(record["commit"], record["date"]) for record in records if "commit" in record}
     if len(runs) > 1:
         found.append("rows of several runs: " + ", ".join(f"{commit} of {date}" for commit, date in sorted(runs)))

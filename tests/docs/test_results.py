@@ -64,6 +64,18 @@ def test_a_grid_is_held_against_the_library() -> None:
     assert "while timed" not in shown and "µs of the device alone." in shown
 
 
+def test_disturbed_workloads_are_left_out_and_named() -> None:
+    """All engines of them, where they are few; else there is no table."""
+    rows = [{**record, "workload": f"w{number}"} for number in range(4) for record in quiet()[:3]]
+    rows[1]["drift"] = 1.3
+    kept = results.condensed(rows)
+    assert {row["workload"] for row in kept.rows} == {"w1", "w2", "w3"}
+    assert "left out, for they were disturbed: w0, torch.compile: the clock changed by 1.30x." in report.section(kept)
+    rows[4]["drift"] = 1.3
+    with pytest.raises(results.Refused, match="the clock changed"):
+        results.condensed(rows)
+
+
 def test_commands_leave_out_where_records_went() -> None:
     assert surroundings.command_of("m", ["models", "--json", "/tmp/a", "--train"]) == "python -m m models --train"
 
