@@ -40,6 +40,7 @@ def test_values(machine, columns, monkeypatch):
 
     inputs = x, x.bfloat16(), x.half(), (x * 100).long()
     text, found = compiled(function, *inputs)
+    assert "whole_lines" not in text
     assert "store_far(far" in text and "fb::streamed(far);" in text and "store_two_far(far" in text
     for ours, theirs in zip(found, function(*inputs), strict=True):
         torch.testing.assert_close(ours, theirs)
@@ -57,6 +58,14 @@ def test_what_was_read_stays_near(monkeypatch):
     text, _ = compiled(function, x, y)
     assert "store_far" not in text
     torch.testing.assert_close(x, expected, rtol=0, atol=0)
+
+
+def test_transposes(monkeypatch):
+    """A register of each row at a time: past the caches where that is a line of them."""
+    everything_is_far("native", monkeypatch)
+    x = torch.randn(96, 80)
+    text, (found,) = compiled(lambda x: (x.t() * 2).contiguous(), x)
+    assert "&& fb::whole_lines;" in text and torch.equal(found, x.t() * 2)
 
 
 def test_small_kernels_do_without():

@@ -51,7 +51,11 @@ def function_text(
     printer = Printer(kernel.body, paired=lane_bytes == 2)
     body = printer.lines(kernel.body)
     if printer.streams:
-        body = [f"const bool far = fb::is_far({max(bytes_each, 1)} * (end - begin));", *body, "fb::streamed(far);"]
+        # Half a line by itself costs as much as a line.
+        test = (
+            f"fb::is_far({max(bytes_each, 1)} * (end - begin)){' && fb::whole_lines' if printer.by_registers else ''}"
+        )
+        body = [f"const bool far = {test};", *body, "fb::streamed(far);"]
     lines += [*body, "return failed;"]
     kinds = "".join("f" if _is_floating(variable) else "i" for variable in given)
     text = "".join(f"  {line}\n" for line in lines)

@@ -39,8 +39,8 @@ class Printer(Speller):
         self._changing = frozenset(_updated(body))
         self._begun: dict[str, kir.Begin] = {}
         self._in_function = False
-        #: Whether some store goes past the caches.
-        self.streams = False
+        #: Whether some store goes past the caches; and whether what it writes of a row at a time is one register.
+        self.streams = self.by_registers = False
 
     # ---- statements ---------------------------------------------------------------------------------------------------------
     def lines(self, block: Iterable[Statement]) -> list[str]:
@@ -206,6 +206,7 @@ class Printer(Speller):
         return lines
 
     def _squares(self, s: kir.Squares, found: list[str]) -> None:
+        self.by_registers = True
         t, x, y, row = s.mask.name, s.position.name, s.row_position.name, s.row.name
         with self._function({}):
             lines = self.lines(s.body)

@@ -11,6 +11,9 @@ namespace fb {
 // Whether a call that reads and writes so many bytes finds little of them in a cache the next time.
 FB bool is_far(int64_t bytes) { return bytes >= FB_FAR_BYTES; }
 
+// Whether a register is a line of the caches.
+constexpr bool whole_lines = register_bytes == 64;
+
 // A whole register to an aligned address past the caches; all else as ever. Others see it behind `streamed`.
 template <class T, class V> FB bool stream_raw(T* p, V x) {
 #if FB_AVX2
