@@ -11,6 +11,7 @@ from tracing import traced, traced_on_cuda
 
 from flambeau_inductor import rewrite_joint
 from flambeau_inductor.rewrite import row_blocks
+from flambeau_inductor.rewrite.loss_region import Region
 from flambeau_inductor.rewrite.multiples import incoming, multiples
 
 aten = torch.ops.aten
@@ -50,15 +51,35 @@ def operands(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
 
 
 def test_half_precision_is_added_up_in_float32_by_the_library_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a sum that later products are added to; on the CPU it goes by classes."""
+    """In a sum that later products are added to, of as few blocks as fit; on the CPU it goes by classes."""
     monkeypatch.setattr(row_blocks, "ROWS", (8,))
     monkeypatch.setattr(row_blocks, "PART", 1)
-    for tracer, expected in ((traced_on_cuda, (1, 2, 6)), (traced, (0, 0, 17))):
+    monkeypatch.setattr(row_blocks, "_TILE", 1)
+    for tracer, expected in ((traced_on_cuda, (1, 1, 4)), (traced, (0, 0, 17))):
         gm = marked(tracer(joint, *operands(torch.bfloat16)), aten.nll_loss_backward.default)
         (output,) = gm.graph.find_nodes(op="output")
         for result, now in rewrite_joint(gm.graph, output.all_input_nodes, {"blocked_losses": 1}).items():
             output.replace_input_with(result, now)
         assert (calls(gm, aten.mm.dtype), calls(gm, aten.addmm.dtype), calls(gm, aten.mm.default)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "expected"),
+    [(2048, torch.float32, 0), (4096, torch.float32, 2048), (8192, torch.float32, 2048), (16384, torch.float32, 4096),
+     (4096, torch.bfloat16, 0), (8192, torch.bfloat16, 4096), (16384, torch.bfloat16, 5504)],
+)  # fmt: skip
+def test_how_many_rows_a_block_has(rows: int, dtype: torch.dtype, expected: int) -> None:
+    """A quarter of eager's memory where products stay as fast; else less than blocks of classes take, or none."""
+    graph, classes, width = fx.Graph(), 128_256, 2048
+
+    def node(op: Any, args: tuple[fx.Node, ...], *sizes: int) -> fx.Node:
+        made = graph.call_function(op, args) if args else graph.placeholder(f"x{len(graph.nodes)}")
+        made.meta["val"] = torch.empty(sizes, dtype=dtype, device="meta")
+        return made
+
+    x, w, scores = node(None, (), rows, width), node(None, (), classes, width), node(None, (), rows, classes)
+    ends = [node(aten.mm.default, (scores, w), rows, width), node(aten.mm.default, (x, x), classes, width)]
+    assert row_blocks.rows_of_blocks(Region(scores, frozenset(), wide={scores: None}, ends=ends)) == expected
 
 
 def factors(function: Any) -> list[str | None]:
