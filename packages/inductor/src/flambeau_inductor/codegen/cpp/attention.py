@@ -29,6 +29,7 @@ from ..kernel import GeneratedKernel, with_shared_sources
 from .dtypes import MEMORY, width
 from .emit import Emitter, Slot
 from .function import SLICE, function_text, identifier
+from .layout import GRAIN
 from .narrow import fits_int32
 from .reduce import Accumulator
 
@@ -110,7 +111,7 @@ class _Writer:
             (),
             "",
             ex.Int(math.prod(int(size) for size in self._extents())),
-            1,
+            max(1, GRAIN // (self.piece * self.sizes["n"] * (self.width + self.value_width))),
             ("index out of range", "integer division or modulo by zero") if text.fails else (),
             {"bytes": moved, "mode": "attention", "origins": list(self.template.origins)},
             text.lines,
