@@ -29,7 +29,7 @@ from ..helpers import NEAREST_TF32
 from ..types import signature_text, type_text
 from .addresses import bytes_of, integers, lane_strides, stepped
 from .bodies import Bodies, always, is_plain
-from .short import factor_of, shortened, times
+from .short import exact, factor_of, shortened, times
 from .walks import Walk, Window, power_above, power_in
 
 _LOG2E = 1 / math.log(2)
@@ -212,7 +212,7 @@ class _Writer:
         """``body`` of the products themselves in the place of scores, which are these times the scale; a program's own roundings stay."""
         score = sc.reduced("score", torch.float32)
         body = sc.transform(body, lambda node: times(score, self.scale) if node is score else None)
-        return body if self.windowed else shortened(body)
+        return exact(body) if self.windowed else shortened(body)
 
     # -- facts -----------------------------------------------------------------------------------------------------------
 

@@ -1,27 +1,38 @@
 """What is done to each score of attention, in fewer instructions: a multiprocessor has four products of matrices a pair in the time of one instruction of it.
 
-In: a scalar of float32. Out: one that differs from it by units in the last place: quotients by numbers are products, factors of products are one factor, and
+In: a scalar of float32. Out: of ``shortened``, one that differs from it by units in the last place: quotients by numbers are products, factors of products are one factor, and
 differences of positions are computed of the rows' and the places' numbers, which are converted once. Scores are sums of 16-bit products, whose order
-is nobody's promise: they differ by more.
+is nobody's promise: they differ by more. Of ``exact``, which keeps a program's roundings, one that is the same for all numbers: quotients between two numbers of 16 bits are
+products where all 65,536 come to the same, and positions are compared in 32 bits.
 """
 
 from __future__ import annotations
+
+import functools
 
 import torch
 
 from ....expr import Expr, linear
 from ....ir import scalar as sc
+from ....ir.folding import position_of
 from ....ir.scalar import Scalar
+from ....ops.dtypes import HALVES
 
 #: Between these, numbers and their reciprocals are as exact as float32 is, and so are products of a few of them.
 _LEAST, _MOST = 1e-15, 1e15
-#: Up to here float32 has all integers.
-_INTEGERS = 1 << 24
+#: Up to here float32 has all integers, and below this 32 bits have all positions and their differences.
+_INTEGERS, _INT32 = 1 << 24, 1 << 30
+_COMPARISONS = frozenset(("lt", "le", "gt", "ge"))
 
 
 def shortened(body: Scalar) -> Scalar:
     """``body`` in fewer instructions."""
     return sc.transform(body, _rule)
+
+
+def exact(body: Scalar) -> Scalar:
+    """``body`` in fewer instructions, to the last bit."""
+    return sc.transform(body, _exact_rule)
 
 
 def factor_of(body: Scalar) -> tuple[Scalar, float]:
@@ -36,6 +47,36 @@ def factor_of(body: Scalar) -> tuple[Scalar, float]:
 def times(body: Scalar, factor: float) -> Scalar:
     """``body`` times a number."""
     return body if factor == 1.0 else sc.op("mul", body, sc.constant(factor, torch.float32))
+
+
+def _exact_rule(node: Scalar) -> Scalar | None:
+    if node.op in _COMPARISONS:
+        places = [position_of(child) for child in node.children]
+        wide = any(child.dtype is torch.int64 for child in node.children)
+        if wide and all(e is not None and max(abs(e.lo), abs(e.hi)) < _INT32 for e in places):
+            return sc.op(node.op, *(sc.index_value(e, torch.int32) for e in places if e is not None))
+        return None
+    if node.op != "to_dtype" or node.dtype not in HALVES or node.children[0].op != "truediv":
+        return None
+    value, divisor = node.children[0].children
+    if divisor.kind != "constant" or value.op != "to_dtype" or value.children[0].dtype is not node.dtype:
+        return None
+    factor = _reciprocal(float(divisor.args[0]), node.dtype)
+    return None if factor is None else sc.op("to_dtype", times(value, factor), dtype=node.dtype)
+
+
+@functools.cache
+def _reciprocal(divisor: float, half: torch.dtype) -> float | None:
+    """A factor by which every number of a 16-bit type becomes, in float32 and rounded to that type, what it is divided by ``divisor``; None where there is none. It is the reciprocal in float32 or a neighbour."""
+    numbers = torch.arange(1 << 16, dtype=torch.int32, device="cpu").to(torch.int16).view(half).float()
+    by = torch.tensor(divisor, dtype=torch.float32, device="cpu")
+    nearest = 1 / by
+    wanted = (numbers / by).to(half).view(torch.int16)
+    for factor in (nearest, *(torch.nextafter(nearest, nearest * other) for other in (0, 2))):
+        found = (numbers * factor).to(half).view(torch.int16)
+        if bool(((found == wanted) | numbers.isnan()).all()):
+            return factor.item()
+    return None
 
 
 def _rule(node: Scalar) -> Scalar | None:
