@@ -149,7 +149,7 @@ def _times(kept: Kept) -> Iterator[str]:
     yield ""
     yield from _held(layout.bars, rows, ours, figure)
     yield from _memory(rows, ours)
-    if loads := [row["first_others"] for row in kept.rows if "first_others" in row]:
+    if loads := [row["first_others"] for row in kept.rows if "first_others" in row and row["engine"] in compilers]:
         yield f"While first calls were measured, other processes took up to {max(loads):.1f} cores."
 
 
