@@ -272,10 +272,10 @@ STAGES = (
     ),
     Stage(
         "processes", _below(_RUNTIME, "artifact.py", "records.py", "extension.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
-                            "build/*.py", "native.py", "executor.py", "accelerators.py", "builtin_languages.py", "devices.py", "languages.py", "registry.py", "memory.py", "philox.py",
+                            "build/*.py", "native.py", "executor.py", "accelerators.py", "builtin_languages.py", "devices.py", "languages.py", "registry.py", "linear.py", "memory.py", "philox.py",
                             "processor.py", "profile.py"), 14,
         (f"{_R}/test_processor.py", f"{_R}/test_accelerators.py", f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
-         f"{_R}/test_executor.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
+         f"{_R}/test_executor.py", f"{_R}/test_linear.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
          f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
     ),
     Stage(

@@ -228,6 +228,8 @@ def _global_state() -> str:
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
         library_settings.current(),
+        # Whether products go to the kernel for one thread (`rewrite/own_products.py` of inductor).
+        torch.get_num_threads() == 1,
     )
     return repr(facts)
 

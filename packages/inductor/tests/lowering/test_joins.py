@@ -8,7 +8,7 @@ from tracing import traced
 
 import flambeau_runtime
 from flambeau_inductor import compile_graph
-from flambeau_runtime import processor
+from flambeau_runtime import linear, processor
 from flambeau_runtime.artifact import Call
 
 SIZE = 400
@@ -34,7 +34,8 @@ def beside(a, b, c):
 
 
 def made_by(monkeypatch, maker):
-    """A processor of this maker, which has AVX-512."""
+    """A processor of this maker, which has AVX-512, and libraries alone for its products."""
+    monkeypatch.setattr(linear, "has_kernel", lambda: False)
     monkeypatch.setattr(processor, "maker", lambda: maker)
     monkeypatch.setattr(processor, "features", lambda: frozenset({"avx2", "avx512f"}))
 

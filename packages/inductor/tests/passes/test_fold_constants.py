@@ -13,7 +13,7 @@ import flambeau_runtime
 from flambeau_inductor import compile_frozen
 from flambeau_inductor.passes.fold_constants import Folded, fold
 from flambeau_inductor.rewrite.constants import freeze
-from flambeau_runtime import processor
+from flambeau_runtime import linear, processor
 
 aten = torch.ops.aten
 W, V, X = torch.randn(6, 4), torch.randn(4), torch.randn(3, 4)
@@ -74,17 +74,23 @@ def test_unfrozen_inputs_are_kept_though_unused() -> None:
 
 @pytest.mark.parametrize(
     ("executor", "maker", "product"),
-    [("native", "GenuineIntel", "mkl::_mkl_linear"), ("python", "AuthenticAMD", "mkldnn::_linear_pointwise")],
+    [
+        ("native", "GenuineIntel", "mkl::_mkl_linear"),
+        ("python", "AuthenticAMD", "mkldnn::_linear_pointwise"),
+        ("native", "HygonGenuine", "flambeau::packed_linear"),
+    ],
 )
 def test_compiled_programs_pass_packed_weights(
     executor: str, maker: str, product: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of products and convolutions: opaque tensors go from one program to the other."""
+    """Of products and convolutions: opaque tensors go from one program to the other, and those that our kernel reads."""
+    monkeypatch.setattr(linear, "has_kernel", lambda: maker == "HygonGenuine")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr(processor, "maker", lambda: maker)
     monkeypatch.setattr(processor, "features", lambda: frozenset({"avx512f"}))
     image = torch.randn(2, 32, 32, 32).to(memory_format=torch.channels_last)
     kernel, bias = torch.randn(48, 32, 3, 3), torch.randn(48)
-    matrix, rows = torch.randn(512, 256), torch.randn(16, 512)
+    matrix, rows = torch.randn(512, 512), torch.randn(16, 512)
 
     def function(kernel: Any, bias: Any, matrix: Any, image: Any, rows: Any) -> Any:
         h = aten.convolution(image, kernel, bias, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)

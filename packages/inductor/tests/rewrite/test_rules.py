@@ -47,6 +47,8 @@ class Case:
     rounds: bool = False
     #: Whether ATen's products of float32 have slow kernels on the processor; where it is None, those of this one.
     slow: bool | None = None
+    #: Whether there is a kernel of our own for products of float32.
+    kernel: bool = False
 
 
 def floats(*shapes, dtype=torch.float32):
@@ -170,6 +172,7 @@ IMAGES = [*(x.to(memory_format=torch.channels_last) for x in floats((2, 32, 32, 
 CHANNELS = floats((2, 8, 6, 6), (4, 8, 3, 3), (4,), (4, 1, 1))
 TRANSPOSED = floats((2, 8, 6, 6), (8, 4, 3, 3), (4,), (4, 1, 1))
 WIDE = floats((512,), (16, 256), (256, 512))
+ROWS_OF_WEIGHT = floats((512,), (16, 512), (512, 512))
 HALVES = [x.bfloat16() for x in floats((96,), (64, 128), (128, 96))]
 
 
@@ -258,6 +261,33 @@ OF_CPUS = {
         tolerance=1e-5,
         cuda=False,
         frozen=(0, 2),
+    ),
+    "biased_product_by_our_kernel": Case(
+        lambda b, x, w: torch.addmm(b, x, w.t()),
+        ROWS_OF_WEIGHT,
+        (
+            (lambda b, x, w: torch.addmm(b, x[:4], w.t()), ROWS_OF_WEIGHT),
+            (lambda b, x, w: torch.addmm(b, torch.cat([x] * 5), w.t()), ROWS_OF_WEIGHT),
+            (lambda b, x, w: torch.addmm(b[:31], x, w[:31].t()), ROWS_OF_WEIGHT),
+            (lambda b, x, w: torch.addmm(b, x[:, :511], w[:, :511].t()), ROWS_OF_WEIGHT),
+            (lambda b, x, w: torch.addmm(b, x, w.t(), alpha=2), ROWS_OF_WEIGHT),
+            (lambda b, x, w: torch.addmm(b.expand(len(x), len(b)), x, w.t()), ROWS_OF_WEIGHT),
+            (lambda b, x, w: torch.addmm(b, x.t().contiguous().t(), w.t()), ROWS_OF_WEIGHT),
+            (lambda b, x, w: torch.addmm(b, x, w.t().contiguous()), ROWS_OF_WEIGHT),
+        ),
+        tolerance=1e-5,
+        cuda=False,
+        slow=False,
+        kernel=True,
+    ),
+    "product_by_our_kernel": Case(
+        lambda b, x, w: x @ w.exp().t(),
+        ROWS_OF_WEIGHT,
+        ((lambda b, x, w: x.double() @ w.double().t(), ROWS_OF_WEIGHT),),
+        tolerance=1e-5,
+        cuda=False,
+        slow=False,
+        kernel=True,
     ),
     "biased_product_with_a_packed_weight": Case(
         lambda b, x, w: torch.addmm(b, x, w),
@@ -608,7 +638,9 @@ def graph(case, function, inputs):
 def applied(name, case, gm):
     """The graph after this rule alone; the graph itself where it does not apply."""
     config = CompileContext().config.with_options(case.options)
-    with processor_of(case.slow), rounding(case.rounds), mock.patch.object(torch, "get_num_threads", lambda: 1):
+    one_thread = mock.patch.object(torch, "get_num_threads", lambda: 1)
+    has_kernel = mock.patch("flambeau_runtime.linear.has_kernel", lambda: case.kernel)
+    with processor_of(case.slow), rounding(case.rounds), one_thread, has_kernel:
         return run_passes(gm, (Pass(name, RuleSet((RULES[name],)).run),), CompileContext(config))
 
 
@@ -783,3 +815,27 @@ def test_the_number_of_parts(sizes, turned, parts):
     """It follows the number of terms, and the device has room for all of them."""
     assert count_of(*sizes, turned, 132) == parts
     assert count_of(*sizes, turned, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("slow", "rows", "frozen", "target"),
+    [
+        (False, 8, True, "packed_linear"),
+        (False, 8, False, "linear"),
+        (False, 9, True, "linear"),
+        (False, 64, True, "linear"),
+        (True, 512, True, "packed_linear"),
+        (True, 512, False, "linear"),
+    ],
+)
+def test_who_reads_a_weight_where_our_kernel_multiplies(slow, rows, frozen, target):
+    """By rows, what is frozen, and how fast MKL's kernels are; weights whose columns lie side by side are laid out once."""
+    case = evolve(CASES["product_by_our_kernel"], slow=slow, frozen=(2,) if frozen else ())
+    for turned in (False, True) if frozen else (False,):
+        inputs = floats((512,), (rows, 512), (512, 512))
+        gm = graph(case, lambda b, x, w: x @ (w if turned else w.t()), inputs)
+        after = applied("product_by_our_kernel", case, gm)
+        after.recompile()
+        assert [n for n in after.graph.nodes if str(n.target) == f"flambeau.{target}.default"]
+        want = inputs[1] @ (inputs[2] if turned else inputs[2].t())
+        torch.testing.assert_close(after(*inputs), want, rtol=1e-4, atol=1e-5)

@@ -15,7 +15,7 @@ from flambeau_inductor import compile_frozen
 from flambeau_inductor.context import CompileContext
 from flambeau_inductor.rewrite.constants import freeze
 from flambeau_inductor.rewrite.shared_rows import share_rows
-from flambeau_runtime import processor
+from flambeau_runtime import linear, processor
 
 aten = torch.ops.aten
 ROWS, WIDTH = 32, 256
@@ -29,6 +29,7 @@ INPUTS = [
 @pytest.fixture(autouse=True)
 def of_intel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where MKL computes products."""
+    monkeypatch.setattr(linear, "has_kernel", lambda: False)
     monkeypatch.setattr(processor, "maker", lambda: "GenuineIntel")
 
 

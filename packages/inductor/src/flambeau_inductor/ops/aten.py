@@ -127,6 +127,7 @@ _COMPUTING_NAMESPACES = (
     "onednn",
     "sparse",
     "prim",
+    "flambeau",
     "flambeau_inductor",
 )
 

@@ -16,6 +16,7 @@ from ..rewrite import (
     epilogues,
     folded_scales,
     masked_attention,
+    own_products,
     packed_convolutions,
     packed_products,
     pointwise_convolutions,
@@ -59,6 +60,7 @@ LIBRARY_CALLS = RuleSet(
 PRODUCTS = RuleSet(
     (
         *turned_weights.RULES,
+        *own_products.RULES,
         *bias.PRODUCTS,
         *split_products.RULES,
         *rounded_products.RULES,
