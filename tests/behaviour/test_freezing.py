@@ -309,6 +309,11 @@ def test_sizes_change(counted: Counted) -> None:
         same(compiled, model.forward, torch.randn(rows, 16, 32, 32), torch.randn(rows, 256))
 
 
+def packed(dtype: torch.dtype) -> int:
+    """How many programs have packed weights of a type: none of bfloat16 where oneDNN has no kernels for it, on processors without AVX-512."""
+    return int(dtype is torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 @pytest.mark.parametrize("numerics", ["faithful", "fast"])
 def test_bfloat16(numerics: str, counted: Counted) -> None:
     """Linear layers with activations, in the tolerance of the type."""
@@ -318,7 +323,7 @@ def test_bfloat16(numerics: str, counted: Counted) -> None:
     compiled = frozen(model, numerics=numerics)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model.forward(x), rtol=2e-2, atol=2e-2)
-    assert counted.folded == 1
+    assert counted.folded == packed(torch.bfloat16)
 
 
 def test_parameters_are_given_back(counted: Counted) -> None:
@@ -396,4 +401,4 @@ def test_what_is_not_finite(dtype: torch.dtype, numerics: str, counted: Counted)
         got, want = compiled(x, y), model.forward(x, y)
     tolerance = 1e-4 if dtype is torch.float32 else 4e-2
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
-    assert counted.folded == 1
+    assert counted.folded == packed(dtype)
