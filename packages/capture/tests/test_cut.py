@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from both_ways import eager
+from both_ways import assert_equal, eager, recorded
 
 from flambeau_capture import make_region, pipeline
 from flambeau_capture.effects.describe import effects_text
@@ -159,3 +159,19 @@ def test_both_ways_are_the_same(function, monkeypatch):
     monkeypatch.setattr(pipeline, "trace_frame", both)
     make_region(function, eager)(x())
     assert compared and all(compared)
+
+
+def rows_by_number(x):
+    """How many rounds there are depends on data, and the rest of the frame begins with the loop."""
+    result = torch.zeros_like(x)
+    for place in (x[:, 0] > 0).nonzero():
+        row = x.index_select(0, place)
+        result.index_add_(0, place, row * row.sum())
+    return result + 1
+
+
+def test_rounds_over_the_rows_of_a_tensor_are_captured():
+    graphs = []
+    x = torch.tensor([[1.0, 2.0], [-1.0, 3.0], [4.0, 5.0]])
+    assert_equal(recorded(rows_by_number, graphs)(x), rows_by_number(x))
+    assert any(node.target == "index_add_" for graph in graphs for node in graph.graph.nodes)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from .library import itertools
 from .values.iterators import IteratorValue
 from .values.walk import reachable
@@ -80,6 +82,18 @@ def handles_groups(tracer: Tracer) -> bool:
 def computes(tracer: Tracer) -> bool:
     """Whether the root frame itself computes: functions that it only calls are captured without it."""
     return any(node.op != "placeholder" and len(node.meta.get("stack", ())) == 1 for node in tracer.graph.graph.nodes)
+
+
+def goes_over_tensors(tracer: Tracer) -> bool:
+    """Whether the root frame stopped at a loop over the rows of a tensor: most likely its rounds compute."""
+    root = tracer.frames.root
+    if root.instructions[root.index].name != "FOR_ITER":
+        return False
+    iterator = root.stack[-1].real()
+    if type(iterator) is not type(iter(())):
+        return False
+    items = iterator.__reduce__()[1][0]
+    return bool(items) and all(isinstance(item, torch.Tensor) for item in items)
 
 
 def loops_around(tracer: Tracer) -> list[int]:

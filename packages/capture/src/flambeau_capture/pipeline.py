@@ -23,7 +23,7 @@ from .captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAt
 from .class_names import class_name
 from .collector import few_collections
 from .config import Config
-from .cut import computes, handles_groups, loops_around, place_to_cut, step_back, stores_data_later
+from .cut import computes, goes_over_tensors, handles_groups, loops_around, place_to_cut, step_back, stores_data_later
 from .effects.describe import effects_text
 from .errors import FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
@@ -100,12 +100,12 @@ class LoopBreaks(CannotCapture):
     """The frame is left to plain Python for a break inside a loop, which begins before anything was computed.
 
     Attributes:
-        heads: where a loop computes, the indices of the instructions where those begin that the break lies in, the outermost first.
+        heads: where a loop computes, or goes over tensors, the indices of the instructions where those begin that the break lies in, the outermost first.
     """
 
     def __init__(self, reason: GraphBreak, tracer: Tracer) -> None:
         super().__init__(reason)
-        self.heads = loops_around(tracer) if computes(tracer) else []
+        self.heads = loops_around(tracer) if computes(tracer) or goes_over_tensors(tracer) else []
 
 
 def capture_frame(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .frame import Frame
 
 #: Rounds of one loop, and of all of a trace: each is traced and compiled.
-_MOST, _MOST_OF_A_TRACE = 64, 512
+_MOST, _MOST_OF_A_TRACE = 64, 256
 
 
 class HitLoops(Part):
@@ -63,6 +63,8 @@ class HitLoops(Part):
         if found.count > _MOST or self._rounds > _MOST_OF_A_TRACE:
             return None
         t.members.refuse_patched(value, "__iter__")
+        # Each round's sizes are its own: what torch keeps of results on fakes is never found again, and takes most of the time.
+        t.graph.fake_mode.cache_enabled = False
         made = _NumbersIterator(t, frame, found, value)
         self._open.append(made)
         return made
