@@ -115,6 +115,7 @@ def documents(b, h, m, n):
 
 LEFT = {
     "blocks that nobody looked at": {"options": {}},
+    "kernels that are asked for": {"options": {**CAUSAL, "BACKEND": "TRITON"}},
     "blocks that allow another mask": {"options": ALL},
     "a mask of other blocks": {"mask": everything},
     "a window": {"mask": lambda b, h, m, n: (m >= n) & (m - n < 64)},

@@ -105,7 +105,7 @@ class Tuning:
     #: Multiplications of an attention from which on the library's is taken where it has the case. On an H200 cuDNN takes 0.83 to 0.95 of the time of forward and backward of
     #: the templates with heads of 64, 0.75 to 0.77 with heads of 128, at 1.7e10 and more of a causal mask; 1.15 (64) at 8.6e9, 1.3 and 0.99 at 5e8 and 1e9.
     library_attention: float = 1.5e10
-    #: The same of attention that is written out, whose templates round scores as the program does: cuDNN takes 0.73 of their time at 2.1e9 with heads of 64, 0.89 at 8.6e9, 0.69 at 1.7e10
+    #: The same of attention that is written out, whose templates round scores as the program does: cuDNN takes 0.96 to 1.01 of their time from 2.1e9 to 8.6e9 with heads of 64, 0.69 at 1.7e10
     #: with heads of 128 (forward and backward of a causal mask on an H200).
     library_written_attention: float = 2e9
     #: Kernels that take less are not measured: events tell half a microsecond, which is as much as there is to gain.

@@ -61,6 +61,8 @@ def case_of(
     joint: fx.GraphModule | None = None,
 ) -> LibraryCase:
     """What a ``flex_attention`` is; given the ``joint`` of its gradient, also what ``flex_attention_backward`` is."""
+    if options.get("BACKEND", "AUTO") != "AUTO":
+        raise Decline("kernels in Triton are asked for")
     problem = problem_of(g, q, k, v, block_mask, scale, ())
     batch, heads, queries, keys = problem.sizes()
     width = int(problem.q.sizes[3])

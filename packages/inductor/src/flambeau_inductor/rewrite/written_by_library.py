@@ -1,7 +1,8 @@
 """Attention that a program writes out as the library's attention, where it is that and the library is faster than templates.
 
 In: the products, as ``bmm`` takes them, and what lies between them, as rewrites of attention that is written out found it. Out: calls of cuDNN's attention on heads apart, (batch, heads, rows,
-width), and their results as ``bmm`` gives them. Scores and shares are not rounded in between as the program rounds them: results are nearer to exact ones than eager's.
+width), and their results as ``bmm`` gives them. Scores and shares are not rounded in between as the program rounds them, which needs ``numerics="fast"``: results are nearer to exact ones
+than eager's.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def case_of_written(
     """What an ``ATTEND`` of these operands would be, and its gradient of which the graphs are given; None where the library does not have that, or is slower."""
     queries: Any = attend[0]
     val = queries.meta["val"]
-    if not takes_heads(val, context):
+    if context.config.numerics != "fast" or not takes_heads(val, context):
         return None
     case = asked(gm, place, written_case, context, *attend, *gradient)
     return case if case is not None and is_faster(case, val.device, is_written=True) else None
