@@ -9,6 +9,8 @@ import torch
 from nesting import Outer, check
 
 from flambeau_inductor.errors import UnsupportedGraphError
+from flambeau_inductor.pipeline import compile_graph
+from flambeau_runtime import load
 from flambeau_runtime.artifact import Alloc, Call
 
 hop = torch.ops.higher_order
@@ -64,8 +66,8 @@ class Case:
         """A block mask of which only the function counts."""
         return (1, 1, *(None,) * 11, 128, 128, mask)
 
-    def forward(self):
-        """The graph, and what eager gives."""
+    def forward(self, results=3):
+        """The graph of so many results, and what eager gives."""
         score, mask = self.o.attribute(self.score), self.o.attribute(self.mask)
         want = hop.flex_attention(
             *self.inputs[:3], self.score, self.table(self.mask), self.scale, {}, tuple(self.buffers), ()
@@ -75,7 +77,7 @@ class Case:
                 *(n.meta["val"] for n in self.nodes[:3]), self.score, self.table(self.mask), self.scale, {}, (), ()
             )
         args = (*self.nodes[:3], score, self.table(mask), self.scale, {}, tuple(self.read), ())
-        return self.o.finish(*self.o.parts(self.o.call(hop.flex_attention, *args, val=vals))), want
+        return self.o.finish(*self.o.parts(self.o.call(hop.flex_attention, *args, val=vals))[:results]), want
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
@@ -132,6 +134,22 @@ def test_no_tensor_has_both_lengths():
     case = Case(tensors(1, 1, 1, length, length), plain, causal)
     gm, want = case.forward()
     assert largest(check(gm, case.inputs, want, only_rewritten=True).program) <= length * 128
+
+
+def curved(s, b, h, m, n):
+    return s.exp()
+
+
+@pytest.mark.parametrize(("score", "mask", "kernel"), [(sloped, none_of_the_first, True), (curved, causal, False)])
+def test_a_result_alone_is_one_kernel_in_cpp(score, mask, kernel):
+    """Nobody asks for sums, and the functions are short: attention in float32 without a matrix of scores."""
+    case = Case(tensors(2, 4, 2, 40, 300), score, mask)
+    gm, want = case.forward(results=1)
+    artifact = compile_graph(gm, case.inputs)
+    (got,) = load(artifact)(*case.inputs)
+    torch.testing.assert_close(got, want[0], rtol=1e-5, atol=1e-5)
+    assert any("attention" in found.name for found in artifact.kernels) is kernel
+    assert (largest(artifact.program) == got.numel()) is kernel
 
 
 def backward(case, joint):

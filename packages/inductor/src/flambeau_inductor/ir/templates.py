@@ -31,5 +31,7 @@ ATTENTION_QUERY_GRADIENT = "attention_query_gradient"
 ATTENTION_KEY_GRADIENTS = "attention_key_gradients"
 
 
+#: Keys of a row of scores that a kernel keeps whole (in C++): a group's rows are in the second cache.
+MOST_KEPT_KEYS = 8192
 #: The widest head of attention, and the smallest side of a block that products take.
 WIDEST_HEAD, LEAST_SIDE = 256, 16

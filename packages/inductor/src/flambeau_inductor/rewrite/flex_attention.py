@@ -1,7 +1,8 @@
 """Attention with score and mask functions that no template computes, block by block of the keys: memory grows with the length, not with its square.
 
 In: ``flex_attention`` and ``flex_attention_backward``, in torch's schema. Out: those that become templates stay; of the others, ``scan``s over blocks of keys and values that keep a running maximum, a
-running sum and the running result (forward), or the query's gradient (backward); only a block of scores exists at a time.
+running sum and the running result (forward), or the query's gradient (backward); only a block of scores exists at a time. Where templates multiply float32 as it is (in C++), a forward that
+nobody differentiates is written out instead, for ``written_attention.py`` to find.
 
 The mask function alone decides what takes part, as in eager: the block mask says the same of whole blocks, and is not looked at.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -20,16 +22,24 @@ from torch.utils import _pytree as pytree
 
 from ..context import CompileContext
 from ..decomposition_table import decompositions
+from ..devices import device_of
 from ..errors import UnsupportedGraphError
+from ..ir.templates import MOST_KEPT_KEYS, WIDEST_HEAD
 from ..lowering.trial import declined
+from ..ops.costs import FUNCTIONS
 from .fakes import fake_mode_of, quietly
 from .splice import splice
+from .written_attention import fits, is_of_points
 
 aten, hop = torch.ops.aten, torch.ops.higher_order
 
 #: Keys of one step.
 BLOCK = 128
 _LN2 = math.log(2)
+#: The arguments before those that functions read.
+_FIRST_READ = 7
+#: Keys that a softmax is taken over.
+_FEWEST_KEYS = 2
 
 
 def blocked_attention(gm: fx.GraphModule, context: CompileContext) -> bool:
@@ -38,8 +48,37 @@ def blocked_attention(gm: fx.GraphModule, context: CompileContext) -> bool:
     found = [node for node in gm.graph.nodes if node.op == "call_function" and node.target in rules]
     rewritten = [node for node in found if declined(gm, node, context)]
     for node in rewritten:
-        _rewrite(gm, node, rules[node.target])
+        _rewrite(gm, node, _written_out if _is_written(gm, node, context) else rules[node.target])
     return bool(rewritten)
+
+
+def _is_written(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> bool:
+    """Whether ``node`` can be written out as attention of which a template is certain: of the results nothing but the first is read."""
+    if node.target is not hop.flex_attention or len(node.args) < _FIRST_READ or node.kwargs:
+        return False
+    alone = all(user.target is getitem and (user.args[1] == 0 or not user.users) for user in node.users)
+    operands: Any = node.args
+    q, k, v = (operand.meta["val"] for operand in operands[:3])
+    language = device_of(q.device).language(context.config)
+    bodies = [operands[3], operands[4][-1]]
+    sizes = (*q.shape, *k.shape, *v.shape)
+    if not alone or not language.exact_products or not all(isinstance(size, int) for size in sizes):
+        return False
+    single = q.dtype is k.dtype is v.dtype is torch.float32 and k.shape[2] <= MOST_KEPT_KEYS
+    wide = max(q.shape[-1], v.shape[-1]) > WIDEST_HEAD or 0 in sizes or k.shape[2] < _FEWEST_KEYS
+    lanes = q.shape[0] * q.shape[1]
+    if not single or wide or not fits(q.device, lanes, q.shape[2], k.shape[2], context):
+        return False
+    return all(_is_short(gm.get_submodule(str(body.target))) for body in bodies)
+
+
+def _is_short(body: Any) -> bool:
+    """Whether a function has nothing but operations that templates take, of a few instructions each."""
+    if not isinstance(body, fx.GraphModule):
+        return False
+    calls: list[Any] = [node.target for node in body.graph.nodes if node.op == "call_function"]
+    slow = FUNCTIONS - {"tanh"}
+    return all(call is aten.index.Tensor or (is_of_points(call) and call._opname not in slow) for call in calls)
 
 
 def _rewrite(gm: fx.GraphModule, node: fx.Node, rule: Callable[..., Any]) -> None:
@@ -190,6 +229,36 @@ def _forward(
     peak, total, result = hop.scan(step, start, _Blocks(k, v).xs, (q.to(_work(q)), *score_with, *mask_with))
     out = result / torch.where(total == 0, 1.0, total).unsqueeze(-1)
     return out, (peak + torch.log(total)) / _LN2, peak / _LN2
+
+
+def _written_out(
+    q: Any,
+    k: Any,
+    v: Any,
+    score: Any,
+    block_mask: Any,
+    scale: float,
+    _options: Any,
+    score_with: Any = (),
+    mask_with: Any = (),
+) -> tuple[Any, Any, Any]:
+    """All scores at once, as a program would write them. Nobody reads the other two results."""
+    functions = _Scores(score, block_mask[-1], scale, len(score_with))
+    batch, heads = q.shape[:2]
+
+    def spread(x: Any) -> Any:
+        few, rows, width = x.shape[1:]
+        several = x.unsqueeze(2).expand(batch, few, heads // few, rows, width)
+        return several.reshape(batch, heads, rows, width)
+
+    n = torch.arange(k.shape[2], device=q.device)
+    _, scores, _, _ = functions.of(q, spread(k), n, torch.ones_like(n, dtype=torch.bool), (*score_with, *mask_with))
+    shares = torch.softmax(scores, -1)
+    # A row of which nothing takes part is 0.
+    empty = (scores == -math.inf).all(-1, keepdim=True)
+    out = torch.where(empty, torch.zeros_like(shares), shares) @ spread(v)
+    rows = torch.zeros_like(q[..., 0])
+    return out, rows, rows
 
 
 def _backward(

@@ -122,6 +122,11 @@ def is_evaluated(node: fx.Node) -> bool:
     target: Any = node.target
     if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor) or rule_for(target) is None:
         return False
+    return is_of_points(target)
+
+
+def is_of_points(target: Any) -> bool:
+    """Whether an op computes each element of few, which are at places that are known."""
     known = target in MOVES or target in CASTS or target in _MADE or target in _PARTS
     return known or torch.Tag.pointwise in target.tags
 

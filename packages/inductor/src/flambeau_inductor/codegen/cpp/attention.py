@@ -22,7 +22,7 @@ from ...ir import scalar as sc
 from ...ir.layout import Ref
 from ...ir.loops import Template
 from ...ir.scalar import Scalar
-from ...ir.templates import ATTENTION
+from ...ir.templates import ATTENTION, MOST_KEPT_KEYS
 from ...kernel_ir import NO_TILES, Node, Variable
 from ..errors import UnsupportedKernel
 from ..kernel import GeneratedKernel, with_shared_sources
@@ -35,8 +35,6 @@ from .reduce import Accumulator
 
 #: Queries of a group: all numbers of rows that products take at a time (``Strips::rows``) divide it.
 GROUP = 24
-#: Keys of a row of scores, of which a group's are kept in the second cache.
-MOST_KEYS = 8192
 #: Fewer heads than these are cut into pieces of so many queries, whole groups, so that there is work for several threads.
 _PIECES = ((8, 120), (64, 504))
 _LANES = frozenset({kir.ROW})
@@ -73,7 +71,7 @@ class _Writer:
         self.template = template
         self.axes = {axis.symbol.name: axis for axis in template.axes}
         self.sizes = {name: int(axis.size) for name, axis in self.axes.items()}
-        if self.sizes["n"] > MOST_KEYS:
+        if self.sizes["n"] > MOST_KEPT_KEYS:
             raise UnsupportedKernel("a row of scores that is too long to be kept")
         self.operands = dict(template.operands)
         self.score = template.bodies["inner"]
