@@ -90,7 +90,7 @@ bool rows_are_lanes(const at::Tensor& x, const at::Tensor& weight) {
 
 // Few rows leave the library's kernels idle; many leave ours idle only where they end shortly behind a vector.
 bool is_better(int64_t rows, int64_t most) {
-  constexpr int64_t few = 32, vector = 16;
+  constexpr int64_t few = 48, vector = 16;
   const int64_t lanes = (rows + vector - 1) / vector * vector;
   return rows <= most && (rows <= few || 5 * rows >= 4 * lanes);
 }
