@@ -14,6 +14,8 @@
 #include <new>
 #include <utility>
 
+// GCC 12 warns of operands that its own header leaves undefined on purpose.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC push_options
 #pragma GCC target("avx512f")
 #include <immintrin.h>
@@ -136,17 +138,25 @@ void fetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT
 template <int kCount, int kEach>
 __attribute__((noinline)) void compute(const Tile& tile) {
   __m512 sum[kCount][kEach];
+  // Kinds of beginnings are told apart once, not for each register.
+  if (tile.begin == Begin::Stored || tile.begin == Begin::BiasOfLanes) {
+    const float* from = tile.begin == Begin::Stored ? tile.out : tile.bias;
+    const int64_t step = tile.begin == Begin::Stored ? tile.out_stride : 0;
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount; i++) {
+    for (int i = 0; i < kCount; i++) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kEach; j++) {
-      const __mmask16 mask = j == kEach - 1 ? tile.last : 0xffff;
-      switch (tile.begin) {
-        case Begin::Zero: sum[i][j] = _mm512_setzero_ps(); break;
-        case Begin::Stored: sum[i][j] = _mm512_maskz_loadu_ps(mask, tile.out + i * tile.out_stride + j * kVector); break;
-        case Begin::BiasOfLanes: sum[i][j] = _mm512_maskz_loadu_ps(mask, tile.bias + j * kVector); break;
-        case Begin::BiasOfRows: sum[i][j] = _mm512_set1_ps(tile.bias[i]); break;
+      for (int j = 0; j < kEach; j++) {
+        const __mmask16 mask = j == kEach - 1 ? tile.last : 0xffff;
+        sum[i][j] = _mm512_maskz_loadu_ps(mask, from + i * step + j * kVector);
       }
+    }
+  } else {
+    const bool biased = tile.begin == Begin::BiasOfRows;
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; i++) {
+      const __m512 begin = biased ? _mm512_set1_ps(tile.bias[i]) : _mm512_setzero_ps();
+#pragma GCC unroll 4
+      for (int j = 0; j < kEach; j++) sum[i][j] = begin;
     }
   }
   const float* panel = tile.panel;
@@ -160,7 +170,7 @@ __attribute__((noinline)) void compute(const Tile& tile) {
     rows[i] = reinterpret_cast<const char*>(tile.rows + 3 * i * tile.row_stride);
     __asm__("" : "+r"(rows[i]));
   }
-  const auto add = [&](int64_t k) __attribute__((always_inline)) {
+  const auto add = [&](int64_t k) __attribute__((always_inline, target("avx512f"))) {
     __m512 lanes[kEach];
 #pragma GCC unroll 4
     for (int j = 0; j < kEach; j++) lanes[j] = _mm512_loadu_ps(panel + k * kLanes + j * kVector);
