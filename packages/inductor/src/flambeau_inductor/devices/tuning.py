@@ -6,6 +6,8 @@ In: nothing. Out: ``Tuning``, a part of a device's ``Facts``. The defaults were 
 
 from __future__ import annotations
 
+import math
+
 from attrs import field, frozen
 
 
@@ -93,8 +95,8 @@ class Tuning:
     #: 8,192 x 8,192 results of 64 terms with SiLU, bfloat16, 66 us in the place of 117.
     kept_seconds: float = 20e-6
     #: The same seconds from which on any product in a 16-bit type is computed with what follows it where the model says that this takes less time: what is compiled for it has to be
-    #: worth that.
-    finished_seconds: float = 7.5e-6
+    #: worth that. Never on devices that the model was not fitted to.
+    finished_seconds: float = math.inf
     #: Results and multiplications of a product in TF32 from which on turning the smaller of two operands whose terms lie in columns pays. Measured on an H200 (torch 2.11; us of
     #: a @ b of so many rows, columns and terms as they lie, with the copy): 768 x 3,072 of 1,576 terms 70, 59, of 8,192 274, 173; 3,072 x 768 of 8,192 192, 174; 4,096 x 1,024 of 8,192
     #: 262, 231; 4,096 x 4,096 of 4,096 598, 472; 11,008 x 4,096 of 2,048 834, 560; 50,304 x 768 of 4,096 1195, 825. But 1,024 x 1,024 of 4,096 57, 70; 768 x 768 of 8,192 66, 95.
