@@ -5,6 +5,10 @@ are few of those. Of each head, keys and values are packed once (``include/produ
 four steps: its products with the keys that the window leaves to any of them, into an array of the call; the score function and the softmax, row by row
 in lanes, as other kernels compute rows; the products of the shares with the values; the division by each row's sum. A row of scores is kept
 whole, so that its exponentials are computed once and of the row's largest score, as a softmax on its own computes them.
+
+Measured on one core of a Sapphire Rapids (torch 2.11, MKL), batch x heads x queries x keys x width, the library's attention (bmm, softmax and bmm) and a kernel like these in milliseconds: 1 x 12 x 1500 x 1500 x 64
+98 (342) and 78; 1 x 12 x 512 x 512 x 64 11.8 (19.6) and 9.6; 1 x 12 x 197 x 197 x 64 3.0 (3.4) and 2.0; 1 x 12 x 128 x 128 x 64 under a mask 0.78 (0.94) and 0.63, causal with 32 heads 2.4 and 1.2; 1 x 8 x 128 x 128 x 64
+with a bias 0.74 (0.83) and 0.50; 64 x 3 x 49 x 49 x 32 with a bias 2.9 (3.7) and 1.6; on one of a Zen 5 a third to a half of the library's time everywhere.
 """
 
 from __future__ import annotations
@@ -35,8 +39,9 @@ from .reduce import Accumulator
 
 #: Queries of a group: all numbers of rows that products take at a time (``Strips::rows``) divide it.
 GROUP = 24
-#: Fewer heads than these are cut into pieces of so many queries, whole groups, so that there is work for several threads.
-_PIECES = ((8, 120), (64, 504))
+#: Fewer heads than these are cut into pieces of so many queries, whole groups, so that there is work for several threads. A thread that has several of one head
+#: packs its keys once.
+_MANY_HEADS, _PIECE = 64, 2 * GROUP
 _LANES = frozenset({kir.ROW})
 _ONE = kir.Number(1)
 _SCORES, _PACKED_KEYS, _PACKED_VALUES = (kir.Pointer(name, torch.float32) for name in ("scores", "keys", "values"))
@@ -87,11 +92,8 @@ class _Writer:
 
     def _piece(self) -> int:
         """How many queries a step of the extent has."""
-        heads, queries = self.sizes["b"] * self.sizes["h"], self.sizes["m"]
-        for few, piece in _PIECES:
-            if heads < few and queries > piece:
-                return piece
-        return queries
+        queries = self.sizes["m"]
+        return queries if self.sizes["b"] * self.sizes["h"] >= _MANY_HEADS else min(queries, _PIECE)
 
     def generated(self) -> GeneratedKernel:
         """The kernel, and how it is launched."""
