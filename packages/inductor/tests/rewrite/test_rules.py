@@ -839,3 +839,23 @@ def test_who_reads_a_weight_where_our_kernel_multiplies(slow, rows, frozen, targ
         assert [n for n in after.graph.nodes if str(n.target) == f"flambeau.{target}.default"]
         want = inputs[1] @ (inputs[2] if turned else inputs[2].t())
         torch.testing.assert_close(after(*inputs), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "terms", "columns", "frozen", "ours"),
+    [
+        (128, 2048, 4096, (), True),
+        (129, 2048, 4096, (), False),
+        (128, 2048, 4096, (2,), False),
+        (128, 1024, 8192, (), False),
+        (48, 512, 512, (), True),
+        (49, 512, 512, (), False),
+        (52, 512, 512, (2,), True),
+    ],
+)
+def test_which_rows_our_kernel_multiplies(rows, terms, columns, frozen, ours):
+    """Few, those that fill its vectors, and more where a weight is large in both directions and not packed by the library."""
+    case = evolve(CASES["product_by_our_kernel"], frozen=frozen)
+    inputs = [torch.empty(1), torch.empty(rows, terms), torch.empty(columns, terms)]
+    gm = graph(case, lambda b, x, w: x @ w.t(), inputs)
+    assert (applied("product_by_our_kernel", case, gm) is not gm) == ours

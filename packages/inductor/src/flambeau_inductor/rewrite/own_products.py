@@ -8,7 +8,8 @@ The library copies a weight into a layout of its own at each call, which takes a
 adds the bias at no cost. One thread: how the library divides its work among many was not compared.
 
 Measured on one core of a Xeon (Sapphire Rapids, torch 2.11), weights of 768 x 768 to 1024 x 2048 that come from memory: 0.52 to 0.77 of the time of ``mm`` for 8 to 64 rows, and about as long for 4; with
-128 and more it is 0.9 to 1.5. With a packed weight 0.41 for 8 rows, where MKL's packed product takes 0.58, but more than without for 16 and more. On one core of an EPYC (Zen 5, torch 2.13), where MKL's kernels are slow,
+128 rows 0.89 and 0.92 for 2048 x 5632 and 5632 x 2048, and 1.0 to 1.2 for other weights; 1.05 to 1.5 with more. With a packed weight 0.41 for 8 rows,
+where MKL's packed product takes 0.58, but more than without for 16 and more. On one core of an EPYC (Zen 5, torch 2.13), where MKL's kernels are slow,
 as long as oneDNN's products or up to a tenth less for all rows.
 """
 
@@ -34,8 +35,12 @@ aten = torch.ops.aten
 
 #: Elements of a weight, rows and columns from which the call is worth starting.
 _WEIGHT, _ROWS, _COLUMNS = 1 << 18, 5, 32
-#: Rows up to which it is, and up to which a packed weight is read faster, where MKL's kernels are fast.
-_MOST, _MOST_PACKED = 64, 8
+#: Rows up to which it is where MKL's kernels are fast; up to which it is for a weight that is not frozen, large, and so wide and so high; and up to which a packed weight is
+#: read faster.
+_MOST, _MOST_LARGE, _MOST_PACKED = 64, 128, 8
+_LARGE, _WIDE = 1 << 23, 1 << 11
+#: Rows that are few however many lanes stay empty (32 and 64 were measured, and 49, which take as long as by the library), and lanes of a vector.
+_FEW, _VECTOR = 48, 16
 _ANY = 1 << 31
 
 
@@ -45,7 +50,11 @@ def are_used(context: CompileContext) -> bool:
 
 
 def _most_rows(match: Match) -> int:
-    return _ANY if device_of(match.val().device).libraries.slow_products() else _MOST
+    if device_of(match.val().device).libraries.slow_products():
+        return _ANY
+    terms, columns = match.val("right").shape
+    is_large = min(terms, columns) >= _WIDE and terms * columns >= _LARGE
+    return _MOST_LARGE if is_large and not is_constant(match["right"]) else _MOST
 
 
 def _pays(match: Match, context: CompileContext) -> bool:
@@ -55,7 +64,12 @@ def _pays(match: Match, context: CompileContext) -> bool:
     rows, (terms, columns) = left.shape[0], right.shape
     if columns < _COLUMNS or terms * columns < _WEIGHT or not _is_weight(match):
         return False
-    return not isinstance(rows, int) or _ROWS <= rows <= _most_rows(match)
+    return not isinstance(rows, int) or (_ROWS <= rows <= _most_rows(match) and _fills_lanes(rows))
+
+
+def _fills_lanes(rows: int) -> bool:
+    """Whether few of the kernel's lanes stay empty, as the call asks where it learns of the rows at run time: 49 rows take as long as 64."""
+    return rows <= _FEW or 5 * rows >= 4 * (-(-rows // _VECTOR) * _VECTOR)
 
 
 def _is_weight(match: Match) -> bool:
