@@ -152,7 +152,7 @@ class Begin:
 
 @frozen
 class ForLanes:
-    """``body`` for blocks of as many lanes as a register has, from ``start`` below ``stop`` along the tile of ``position``. ``mask`` holds in the lanes
+    """``body`` for blocks of as many lanes as a register has, or two of them, from ``start`` below ``stop`` along the tile of ``position``. ``mask`` holds in the lanes
     that are below ``stop``: all of them but in the last block, for which ``body`` is there a second time.
 
     ``carried``: the accumulators that ``body`` updates. ``parts``: with 0 it does so in place; else that many blocks side by side, which do not wait for each
