@@ -177,6 +177,18 @@ def test_convolutions_are_measured(times, count, clock):
     assert convolutions() == count
 
 
+def test_windows_of_a_convolution_stay_out_of_reductions():
+    """A layer norm over channels reads what they came to."""
+    image, weight = meta(8, 64, 28, 28).to(memory_format=torch.channels_last), meta(64, 1, 3, 3)
+
+    def function(x, w):
+        return F.layer_norm(F.conv2d(x, w, padding=1, groups=64).permute(0, 2, 3, 1), (64,))
+
+    artifact = compile_graph(convolved_on_cuda(function, image, weight), [image, weight])
+    names = [kernel.entry for kernel in artifact.kernels]
+    assert [("convolution" in name, "layer_norm" in name) for name in names[-2:]] == [(True, False), (False, True)]
+
+
 def test_convolutions_of_a_channel_a_group_are_no_products(clock):
     assert convolutions(image=(8, 64, 28, 28), weight=(64, 1, 7, 7), max_autotune_gemm=True) == 0
     assert clock.sizes == []

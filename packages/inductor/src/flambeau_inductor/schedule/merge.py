@@ -22,6 +22,8 @@ from .nest import Nest, read_indices, rename, stores, values
 
 #: A fused kernel touches at most this many buffers, has at most this many statements and does the work of at most this many loops.
 MOST_BUFFERS, MOST_STATEMENTS, MOST_LOOPS = 32, 48, 64
+#: Places of an image and of a weight that a window has at least: 3 x 3.
+LEAST_PLACES = 9
 
 
 def shared_pairs(first: Nest, second: Nest) -> list[tuple[Expr, Expr]]:
@@ -57,6 +59,8 @@ def merge(
         return f"more than {most_loops} loops"
     if len(_touched(first) | _touched(second)) > most_buffers:
         return f"more than {most_buffers} buffers"
+    if _has_windows(first, second):
+        return "a reduction would compute the windows of a convolution in each of its walks"
     if _scans_by_elements(first, second):
         return "a scan along rows goes element by element, and the other computes what has a vector form"
     refused = "no way is found to match their points"
@@ -95,6 +99,15 @@ def _scans_by_elements(first: Nest, second: Nest) -> bool:
         if passes or ex.hint(scan.inner[-1].size) < SHORT_ROW:
             return True
     return False
+
+
+def _has_windows(first: Nest, second: Nest) -> bool:
+    """Whether one of them computes windows of a convolution, and only the other one has inner axes, on a device whose kernels are compiled one by one: such a kernel takes
+    seconds to compile, and its rows are no multiples of a block."""
+    if not device_of(first.device).queues or bool(first.inner) == bool(second.inner):
+        return False
+    flat = second if first.inner else first
+    return sum(len(places) >= LEAST_PLACES for places in read_indices(flat).values()) > 1
 
 
 def _reduces(nest: Nest) -> bool:
