@@ -51,6 +51,7 @@ def test_a_loop_over_experts_with_tokens_is_one_graph(kind: str, grad: bool) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("form", FORMS)
 def test_all_kinds_of_models(form: str, ranks: int) -> None:
