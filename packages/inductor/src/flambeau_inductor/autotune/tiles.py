@@ -167,7 +167,9 @@ def _in_shape(problem: Problem, shape: tuple[int, int, int], device: Facts) -> l
     if (rows > 16 and rows >= 2 * m) or (columns > 16 and columns >= 2 * n) or (narrow and min(m, n) > _NARROW):
         return []
     narrow = narrow and not isinstance(problem.left, Window)
-    terms = _terms(problem, _STEP_BYTES * (2 if narrow else 1))
+    # So do tiles of all rows whose right operand is computed, from fewer bytes. Measured on an H200 (64 rows, 14,336 x 4,096 of int8, us): 48.0 with 64 terms, 45.0 with 128.
+    few = isinstance(problem.right, Computed) and m <= rows <= _NARROW
+    terms = _terms(problem, _STEP_BYTES * (2 if narrow or few else 1))
     stages = _NARROW_STAGES if narrow else _STAGES
     tiles = [GemmTile(rows, columns, terms, warps, number, fetched=not narrow) for number in stages]
     tiles = [tile for tile in tiles if _shared(problem, tile) <= device.shared]

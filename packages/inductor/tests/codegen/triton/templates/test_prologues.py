@@ -135,3 +135,12 @@ def test_without_measurement_where_memory_decides():
     assert len(kernels(1)) == 1 and "gemm" in kernels(1)[0]
     assert "gemm" in kernels(64)[0]
     assert not any("gemm" in name for name in kernels(65))
+
+
+def test_a_step_of_few_rows_reads_as_many_bytes_of_the_weight_as_any():
+    inputs = [
+        torch.empty(*sizes, dtype=dtype, device="meta")
+        for sizes, dtype in (((64, 4096), bf16), ((14336, 4096), torch.int8), ((14336,), bf16))
+    ]
+    (kernel,) = compile_graph(traced_on_cuda(scaled_weights, *inputs), inputs).kernels
+    assert kernel.meta["constexprs"]["KBLOCK"] == 128
