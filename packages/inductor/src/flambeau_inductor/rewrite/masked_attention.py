@@ -5,7 +5,8 @@ In: a functional graph (or the joint graph of forward and backward) in which att
 (``written_attention.py``). What these decline stays, and so does attention with dropout, or with a mask that has a gradient; and, where templates
 are no faster than the library at it (``Language.exact_products``), attention without a mask, or with one that is read from memory anyway.
 
-As in the library, scores stay float32 from the product to the softmax, and a row of which nothing takes part is 0.
+As in the library, scores stay float32 from the product to the softmax, and a row of which nothing takes part is 0. What a mask leaves out by position is not read, so that a NaN
+or an infinity there stays there: of the library's kernels, some multiply it by 0.
 """
 
 from __future__ import annotations
