@@ -239,6 +239,8 @@ def _is_tiny(product: Product) -> bool:
     if product.is_grouped or product.is_open or not product.is_library or not isinstance(product.left, Ref):
         return False
     batch, m, n, k = product.sizes
+    if device_of(product.left.device).is_host:
+        return False
     return batch == 1 and m <= _TINY_ROWS and n * k <= _TINY_WEIGHT and isinstance(product.right, Ref)
 
 

@@ -425,13 +425,8 @@ class _Checker:
         if kinds[0] is not kinds[1] and kinds != (torch.float64, torch.float32):
             raise VerifyError(f"{statement.running} is no last of {statement.array}")
 
-    def _matrix(self, array: Pointer) -> None:
-        self._pointer(array)
-        if array.name not in self.local or array.dtype is not torch.float32:
-            raise VerifyError(f"{array} is no array of float32")
-
     def _filled(self, statement: Pack | CopyRows) -> None:
-        self._matrix(statement.array)
+        _check_matrix(self, statement.array)
         self._pointer(statement.memory)
         if statement.memory.dtype is not torch.float32:
             raise VerifyError(f"{statement.memory} is no memory of float32")
@@ -445,7 +440,7 @@ class _Checker:
     def _multiply_rows(self, statement: MultiplyRows) -> None:
         arrays = (statement.result, statement.left, statement.packed)
         for array in arrays:
-            self._matrix(array)
+            _check_matrix(self, array)
         for part in (statement.count, statement.first, statement.last):
             self._bound(part)
         if len({array.name for array in arrays}) < len(arrays):
@@ -489,6 +484,12 @@ def _around(block: Block, number: int) -> str:
     for n in range(max(0, number - 2), min(len(block), number + 3)):
         lines.append(f"    {'>' if n == number else ' '} {statement_lines(block[n])[0]}")
     return "\n".join(lines)
+
+
+def _check_matrix(checker: _Checker, array: Pointer) -> None:
+    checker._pointer(array)
+    if array.name not in checker.local or array.dtype is not torch.float32:
+        raise VerifyError(f"{array} is no array of float32")
 
 
 _STATEMENTS: dict[type[Statement], Callable[[Any, Any], None]] = {
