@@ -236,11 +236,10 @@ def _is_modelled(product: Product) -> bool:
 
 def _is_tiny(product: Product) -> bool:
     """Whether launching kernels is all that takes time: one takes less of it than two, and than a call of the library."""
-    if product.is_grouped or product.is_open or not product.is_library or not isinstance(product.left, Ref):
+    known = product.is_library and not product.is_open and not product.is_grouped and isinstance(product.left, Ref)
+    if not known or device_of(product.left.device).is_host:
         return False
     batch, m, n, k = product.sizes
-    if device_of(product.left.device).is_host:
-        return False
     return batch == 1 and m <= _TINY_ROWS and n * k <= _TINY_WEIGHT and isinstance(product.right, Ref)
 
 

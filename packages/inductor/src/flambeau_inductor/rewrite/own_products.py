@@ -29,7 +29,7 @@ from .constants import is_constant
 from .engine import Editor, Match, Rule
 from .fakes import same_size
 from .packed_products import is_exact
-from .patterns import Like, Operand, call
+from .patterns import Like, Operand, products
 
 aten = torch.ops.aten
 
@@ -100,11 +100,7 @@ def _linear(match: Match, edit: Editor) -> fx.Node | None:
 
 def _rules() -> Iterator[Rule]:
     like = Like(libraries="packs_weights", dtypes=(torch.float32,))
-    left, right = Operand("left"), Operand("right")
-    for name, pattern in (
-        ("biased_product", call(aten.addmm.default, Operand("bias", Like(ranks=(1,))), left, right, like=like)),
-        ("product", call(aten.mm.default, left, right, like=like)),
-    ):
+    for name, pattern in products(like, Operand("bias", Like(ranks=(1,)))).items():
         yield Rule(
             name=f"{name}_by_our_kernel",
             identity="x @ w + b by a kernel of our own; float32, another order of one sum",

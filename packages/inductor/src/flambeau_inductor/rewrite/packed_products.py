@@ -30,7 +30,7 @@ from ..devices import device_of
 from .constants import is_constant
 from .engine import Editor, Match, Rule
 from .fakes import hint_of, is_row_major
-from .patterns import Anything, Call, Like, Operand, Through, call
+from .patterns import Anything, Call, Like, Operand, Through, call, products
 
 aten = torch.ops.aten
 
@@ -166,19 +166,14 @@ def _fused(name: str, how: str = "") -> Any:
     return replace
 
 
-def _products(dtype: torch.dtype) -> tuple[Call, Call]:
-    like = Like(libraries="packs_weights", dtypes=(dtype,))
-    left, right = Operand("left"), Operand("right")
-    return (
-        call(aten.addmm.default, Operand("bias", Like(ranks=(1,))), left, right, like=like),
-        call(aten.mm.default, left, right, like=like),
-    )
+def _products(dtype: torch.dtype) -> dict[str, Call]:
+    return products(Like(libraries="packs_weights", dtypes=(dtype,)), Operand("bias", Like(ranks=(1,))))
 
 
 def _rules() -> Iterator[Rule]:
     if not torch.backends.mkldnn.is_available():
         return
-    for name, pattern in zip(("biased_product", "product"), _products(torch.float32), strict=True):
+    for name, pattern in _products(torch.float32).items():
         yield Rule(
             name=f"{name}_with_a_packed_weight",
             identity="x @ w + b by the library's kernel for packed weights; float32, another order of one sum",
@@ -195,7 +190,7 @@ def _rules() -> Iterator[Rule]:
             replace=_with_onednn,
             when=is_exact,
         )
-    for name, pattern in zip(("biased_product", "product"), _products(torch.bfloat16), strict=True):
+    for name, pattern in _products(torch.bfloat16).items():
         yield Rule(
             name=f"{name}_of_bfloat16",
             identity="x @ w + b, summed in float32 and rounded once, by oneDNN's kernel",

@@ -32,6 +32,8 @@ from torch._ops import OpOverload
 
 from ..devices import Libraries, device_of
 
+aten = torch.ops.aten
+
 #: Numbers whose value is not to be asked.
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -184,6 +186,15 @@ class Bindings:
             same = known is value or (not isinstance(value, fx.Node) and _equal(known, value))
             return self if same else None
         return Bindings({**self.values, name: value}, self.nodes)
+
+
+def products(like: Like, bias: Any) -> dict[str, Call]:
+    """Products of two matrices, ``left`` and ``right``, by what they are called in rules' names: with a bias that matches ``bias``, and without."""
+    left, right = Operand("left"), Operand("right")
+    return {
+        "biased_product": call(aten.addmm.default, bias, left, right, like=like),
+        "product": call(aten.mm.default, left, right, like=like),
+    }
 
 
 def match(pattern: Any, value: Any, bound: Bindings | None = None) -> Iterator[Bindings]:

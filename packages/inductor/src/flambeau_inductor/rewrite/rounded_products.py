@@ -15,7 +15,7 @@ from ..context import CompileContext
 from ..devices import device_facts, device_of
 from .engine import Editor, Match, Rule
 from .fakes import bytes_of
-from .patterns import Anything, Like, Operand, call
+from .patterns import Anything, Like, products
 from .products import free_bytes
 
 aten = torch.ops.aten
@@ -64,13 +64,9 @@ def _turned(match: Match, edit: Editor) -> fx.Node:
 
 def _rules() -> Iterator[Rule]:
     like = Like(libraries="rounded_want_terms_in_rows", dtypes=(torch.float32,))
-    left, right = Operand("left"), Operand("right")
-    for name, pattern in (
-        ("rounded_product", call(aten.mm.default, left, right, like=like)),
-        ("sum_with_a_rounded_product", call(aten.addmm.default, Anything(), left, right, like=like)),
-    ):
+    for name, pattern in products(like, Anything()).items():
         yield Rule(
-            name=name,
+            name=f"rounded_{name}",
             identity="a @ b with the same a or b in another order in memory",
             pattern=pattern,
             check=_pays,

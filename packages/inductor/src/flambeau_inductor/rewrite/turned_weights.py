@@ -16,7 +16,7 @@ from ..devices import device_of
 from ..lowering import small_products
 from .constants import is_constant
 from .engine import Editor, Match, Rule
-from .patterns import Anything, Like, Operand, call
+from .patterns import Anything, Like, products
 
 aten = torch.ops.aten
 
@@ -47,12 +47,7 @@ def _turned(match: Match, edit: Editor) -> fx.Node:
 
 
 def _rules() -> Iterator[Rule]:
-    like = Like(dtypes=small_products.DTYPES)
-    left, right = Operand("left"), Operand("right")
-    for name, pattern in (
-        ("biased_product", call(aten.addmm.default, Anything(), left, right, like=like)),
-        ("product", call(aten.mm.default, left, right, like=like)),
-    ):
+    for name, pattern in products(Like(dtypes=small_products.DTYPES), Anything()).items():
         yield Rule(
             name=f"{name}_with_a_turned_weight",
             identity="x @ w with the same w in another order in memory",
