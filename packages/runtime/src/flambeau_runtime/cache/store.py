@@ -196,7 +196,7 @@ class Store:
         """Add the entries of a bundle; damaged or misnamed ones are left out. Returns how many were added."""
         added = 0
         try:
-            with tarfile.open(fileobj=io.BytesIO(bundle)) as archive:
+            with tarfile.open(fileobj=io.BytesIO(bundle), mode="r:") as archive:
                 for member in archive:
                     content = archive.extractfile(member)
                     unpacked = None if content is None else unpack(content.read())

@@ -1,0 +1,70 @@
+"""The group of all commands: which there are, where each lies, and what an error looks like.
+
+In: a command line. Out: the command's output. Help and version load no command; an error is one line, with a traceback only under `FLAMBEAU_VERBOSE=1`.
+To add a command: a module beside this one with a click command named as the module, and a row in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import FlambeauError, UnknownName
+
+#: Command -> what `flambeau --help` says of it. The module of that name beside this one has the command.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "cache": "List, clear, export and import what is kept on disk.",
+        "doctor": "Look at the surroundings: versions, compiler, GPU, cache.",
+    }
+)
+
+
+class _Commands(click.Group):
+    """Commands that are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS:
+            raise UnknownName("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"{__package__}.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (FlambeauError, OSError) as error:
+            if os.environ.get("FLAMBEAU_VERBOSE") == "1":
+                raise
+            raise click.ClickException(one_line(error)) from None
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong, without a traceback."""
+    words = str(error).strip() or type(error).__name__
+    return "; ".join(line.strip() for line in words.splitlines() if line.strip())
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="flambeau")
+def main() -> None:
+    """Look at what flambeau sees, keeps and does on this machine."""
