@@ -279,7 +279,7 @@ STAGES = (
          f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
     ),
     Stage(
-        "settings", ("*/src/*/config.py", *_below("api/src/flambeau", "compat.py", "compiler.py", "observe.py", "records.py", "tables.py",
+        "settings", ("*/src/*/config.py", "*/src/*/option_fields.py", *_below("api/src/flambeau", "compat.py", "inductor.py", "without_effect.py", "compiler.py", "observe.py", "records.py", "tables.py",
                                                   "torch_names.py")), 12,
         ("packages/api/tests", f"{_I}/test_config.py", f"{_C}/native/test_options.py", f"{_R}/test_package.py", "tests/behaviour/test_options.py",
          "tests/behaviour/test_logs.py"),

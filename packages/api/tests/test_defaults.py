@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau.compiler import config
-from flambeau.defaults import current, settings_of
+from flambeau.defaults import _PACKAGES, current, option_defaults, settings_of
 from flambeau.errors import InvalidOption, NotHereYet, UnknownName
 from flambeau.options import Options
 from flambeau.stages import resolve_stages
@@ -30,6 +30,10 @@ OTHER = {
     "capture_dynamic_output_shape_ops": False,
     "guard_module_hooks": False,
     "guard_filter_fn": list,
+    "activation_memory_budget": 0.5,
+    "disable": True,
+    "cache_key_tag": "other",
+    "force_disable_caches": True,
     "cache_shared": True,
 }
 """A value of each setting that is not its default."""
@@ -47,7 +51,9 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def seen_by_a_call(name: str) -> object:
     """The value that a compile call would work with."""
     settings = settings_of(NOTHING, Options())
-    return settings.cache_shared if name == "cache_shared" else getattr(settings.capture, name)
+    stages = resolve_stages(Options().under(option_defaults()), settings)
+    package = _PACKAGES[name]
+    return getattr(settings.capture if package == "capture" else getattr(stages, package), name)
 
 
 def test_every_setting_has_another_value_here() -> None:

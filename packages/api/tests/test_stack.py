@@ -32,15 +32,14 @@ from flambeau_capture import make_region
 )
 def test_compilers_are_shared_among_graphs(allowed: int, graphs: int, workers: int, each: int) -> None:
     """Together no more than were asked for, and none is left idle that makes a whole share."""
-    options = Options({"compile_threads": allowed})
-    found, config = stack._compilers(options, resolve_stages(options), graphs)
-    assert (found, config.compile_jobs) == (workers, each)
+    found, config = stack._compilers(resolve_stages(Options({"compile_threads": allowed})), graphs)
+    assert (found, config.compile_threads) == (workers, each)
 
 
 def test_no_limit_builds_all_graphs_at_once() -> None:
     """With the runtime's own number of compilers for each."""
     stages = resolve_stages(Options())
-    assert stack._compilers(Options(), stages, 2) == (2, stages.runtime)
+    assert stack._compilers(stages, 2) == (2, stages.runtime)
 
 
 @pytest.mark.parametrize("compiler", [stack.compile_aot_eager, lambda *given: stack.compile_stack(*given, Options())])

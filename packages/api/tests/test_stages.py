@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import importlib
+import inspect
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,23 +14,14 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import flambeau_autograd as autograd
-import flambeau_autograd.config
-import flambeau_capture.config
-import flambeau_inductor.config
-import flambeau_runtime.config
 from flambeau.defaults import current, variables
 from flambeau.graph_key import graph_key
-from flambeau.options import OPTIONS, Options
+from flambeau.options import OPTIONS, RECORDS, Options
 from flambeau.stack import mark_static
 from flambeau.stages import Stages, resolve_stages
+from flambeau_runtime.option_fields import variables_of
 
-PACKAGES = {
-    "capture": flambeau_capture.config,
-    "autograd": flambeau_autograd.config,
-    "inductor": flambeau_inductor.config,
-    "runtime": flambeau_runtime.config,
-}
-FIELDS = [(name, option.name) for name, module in PACKAGES.items() for option in attrs.fields(module.Config)]
+FIELDS = [(name, option.name) for name, record in RECORDS.items() for option in attrs.fields(record)]
 TEXTS = {"cache_dir": "/elsewhere", "cxx": "clang++", "cxx_flags": "-g", "cuda_driver": "other.so", "dump": "/tmp/dump"}
 
 
@@ -40,12 +33,16 @@ def other_value(option: Any) -> Any:
     if kind is bool:
         return not option.default
     if kind in (int, float):
-        return option.default / 2 if kind is float else option.default + 1
-    return TEXTS.get(option.name, list)
+        return (option.default or 1) / 2 if kind is float else (option.default or 0) + 3
+    return TEXTS.get(option.name, "other" if kind is str else list)
 
 
 def field(package: str, name: str) -> Any:
-    return getattr(attrs.fields(PACKAGES[package].Config), name)
+    return getattr(attrs.fields(RECORDS[package]), name)
+
+
+def variables_of_field(package: str, name: str) -> list[str]:
+    return variables_of(RECORDS[package], field(package, name))
 
 
 def key(stages: Stages, options: Options | None = None) -> dict[str, str]:
@@ -69,26 +66,29 @@ def test_a_field_is_in_the_key_exactly_where_it_is_marked(package: str, name: st
     assert (key(changed) != key(stages)) is option.metadata["key"]
 
 
-@pytest.mark.parametrize(("package", "name"), [at for at in FIELDS if at != ("capture", "guard_filter_fn")])
+@pytest.mark.parametrize(("package", "name"), [at for at in FIELDS if variables_of_field(*at)])
 def test_a_variable_changes_the_key_exactly_where_its_field_is_marked(
     monkeypatch: pytest.MonkeyPatch, package: str, name: str
 ) -> None:
     """From the text in the environment to the key of a graph."""
     option = field(package, name)
     plain = key(resolve_stages(Options()))
-    before = PACKAGES[package].Config.from_environment()
+    before = RECORDS[package].from_environment()
     value = other_value(option)
-    monkeypatch.setenv(PACKAGES[package].variable_of(name), str(value))
-    assert PACKAGES[package].variable_of(name) in variables()
-    assert getattr(PACKAGES[package].Config.from_environment(), name) == value != getattr(before, name)
-    assert (key(resolve_stages(Options())) != plain) is option.metadata["key"]
+    for variable in variables_of_field(package, name):
+        with monkeypatch.context() as patched:
+            patched.setenv(variable, str(value))
+            assert variable in variables()
+            assert getattr(RECORDS[package].from_environment(), name) == value != getattr(before, name)
+            assert (key(resolve_stages(Options())) != plain) is option.metadata["key"]
 
 
-@pytest.mark.parametrize("module", PACKAGES.values(), ids=PACKAGES)
-def test_all_packages_read_variables_in_one_way(module: ModuleType) -> None:
+@pytest.mark.parametrize("package", RECORDS)
+def test_all_packages_read_variables_in_one_way(package: str) -> None:
     """Booleans by the same words; nothing is as not set; everything else is an error that names the variable."""
-    switches = [o.name for o in attrs.fields(module.Config) if o.metadata["kind"] is bool]
-    numbers = [o.name for o in attrs.fields(module.Config) if o.metadata["kind"] in (int, float)]
+    record = RECORDS[package]
+    switches = [o.name for o in attrs.fields(record) if o.metadata["kind"] is bool]
+    numbers = [o.name for o in attrs.fields(record) if o.metadata["kind"] in (int, float)]
     assert switches and numbers
     for name in switches:
         for text, value in {
@@ -101,15 +101,16 @@ def test_all_packages_read_variables_in_one_way(module: ModuleType) -> None:
             "no": False,
             "False": False,
         }.items():
-            assert getattr(module.Config.from_environment({module.variable_of(name): text}), name) is value
+            for variable in variables_of_field(package, name):
+                assert getattr(record.from_environment({variable: text}), name) is value
     for name in (*switches, *numbers):
-        variable = module.variable_of(name)
-        assert module.Config.from_environment({variable: ""}) == module.Config()
+        variable = variables_of_field(package, name)[0]
+        assert record.from_environment({variable: ""}) == record()
         for text in ("perhaps", "2x", "-5"):
-            with pytest.raises(ValueError, match=f"{variable}={text!r}: expected"):
-                module.Config.from_environment({variable: text})
-        with pytest.raises(ValueError, match=f"{name}='no': expected"):
-            module.Config(**{name: "no"})
+            with pytest.raises((ValueError, TypeError), match=f"{variable}={text!r}: expected"):
+                record.from_environment({variable: text})
+        with pytest.raises((ValueError, TypeError), match=f"{name}='no': expected"):
+            record(**{name: "no"})
 
 
 def test_options_reach_the_stage_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +120,7 @@ def test_options_reach_the_stage_that_they_are_for(monkeypatch: pytest.MonkeyPat
     plain = resolve_stages(Options())
     assert (plain.inductor.epilogue_fusion, plain.runtime.executor) == (False, "python")
     given = resolve_stages(Options({"epilogue_fusion": True, "executor": "native", "activation_memory_budget": 0}))
-    assert (given.inductor.epilogue_fusion, given.runtime.executor, given.autograd.memory_budget) == (
+    assert (given.inductor.epilogue_fusion, given.runtime.executor, given.autograd.activation_memory_budget) == (
         True,
         "native",
         0.0,
@@ -146,13 +147,9 @@ def test_every_option_that_decides_results_decides_the_key() -> None:
     """The same for the options of the api."""
     stages = resolve_stages(Options())
     for spec in OPTIONS.values():
-        value = spec.choices[-1] if spec.choices else spec.default
-        if isinstance(value, bool):
-            value = not value
-        elif isinstance(value, int | float):
-            value = value + 1 if isinstance(value, int) else value / 2
-        elif not spec.choices:
-            value = list
+        value = other_value(spec.field)
+        if value == spec.default:  # the package's own is another
+            value = spec.field.default
         assert (key(stages, Options({spec.name: value})) != key(stages)) is spec.cached, spec.name
 
 
@@ -175,3 +172,18 @@ def test_the_mark_of_parameters_reaches_both_halves() -> None:
 def halves(prepared: autograd.Prepared) -> list[fx.GraphModule]:
     assert prepared.backward is not None
     return [prepared.forward, prepared.backward]
+
+
+def test_the_packages_read_options_by_one_text() -> None:
+    """Three of them import no sibling, so each has a copy."""
+    texts = {
+        Path(inspect.getfile(importlib.import_module(f"flambeau_{name}.option_fields"))).read_text()
+        for name in ("capture", "autograd", "runtime")
+    }
+    assert len(texts) == 1
+
+
+def test_no_variable_sets_two_fields() -> None:
+    """But of the two spellings of one option."""
+    every = [variable for at in FIELDS for variable in variables_of_field(*at)]
+    assert len(every) == len(set(every)) > 60

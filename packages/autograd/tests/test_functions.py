@@ -247,7 +247,7 @@ def test_memory_budget(name, budget):
     from flambeau_autograd import Config
 
     function, inputs = CASES[name]
-    check_function(function, inputs, options={"config": Config(memory_budget=budget)})
+    check_function(function, inputs, options={"config": Config(activation_memory_budget=budget)})
 
 
 def test_returned_input_is_the_callers_object():

@@ -70,7 +70,7 @@ def test_random_ops_are_never_recomputed():
     x = torch.randn(64, requires_grad=True)
     gm = lift_function(lambda x: torch.nn.functional.dropout(x.exp(), 0.5).sin(), [x])
     for budget in (0.0, 1.0):
-        prepared = prepare(gm, fakes([x]), config=Config(memory_budget=budget))
+        prepared = prepare(gm, fakes([x]), config=Config(activation_memory_budget=budget))
         assert not any("bernoulli" in str(n.target) for n in prepared.backward.graph.nodes)
         assert sum("bernoulli" in str(n.target) for n in prepared.forward.graph.nodes) == 1
 

@@ -115,11 +115,11 @@ def test_calls_that_change_nothing_are_left_out(function, left):
 
 def test_configuration_from_the_environment(monkeypatch):
     """Each field has its variable."""
-    monkeypatch.setenv("FLAMBEAU_AUTOGRAD_MEMORY_BUDGET", "0.5")
+    monkeypatch.setenv("FLAMBEAU_ACTIVATION_MEMORY_BUDGET", "0.5")
     monkeypatch.setenv("FLAMBEAU_AUTOGRAD_NATIVE", "0")
     config = Config.from_environment()
-    assert config.memory_budget == 0.5 and not config.native
-    assert ("memory_budget", 0.5) in config.key() and "native" not in dict(config.key())
+    assert config.activation_memory_budget == 0.5 and not config.native
+    assert ("activation_memory_budget", 0.5) in config.key() and "native" not in dict(config.key())
 
 
 def test_import_loads_no_sibling():

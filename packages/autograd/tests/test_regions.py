@@ -182,7 +182,7 @@ def _six(x, w):
 def test_memory_budget_saves_less():
     """A budget of nothing saves only inputs."""
     gm = lift_function(_six, [R(4, 4), R(4, 4)])
-    assert prepare(gm, fakes([R(4, 4), R(4, 4)]), config=Config(memory_budget=0.0)).signature.extras == 0
+    assert prepare(gm, fakes([R(4, 4), R(4, 4)]), config=Config(activation_memory_budget=0.0)).signature.extras == 0
 
 
 def test_opaque_custom_op_that_writes():

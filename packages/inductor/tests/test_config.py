@@ -7,16 +7,18 @@ from flambeau_inductor import Config, OptionError
 
 def test_environment_overrides_defaults():
     """Each field has a variable."""
-    config = Config.from_environment({"FLAMBEAU_INDUCTOR_FUSE": "0", "FLAMBEAU_INDUCTOR_MAX_INLINE_OPS": "7"})
-    assert (config.fuse, config.max_inline_ops) == (False, 7)
+    config = Config.from_environment(
+        {"FLAMBEAU_INDUCTOR_FUSE": "0", "FLAMBEAU_INDUCTOR_REALIZE_OPCOUNT_THRESHOLD": "7"}
+    )
+    assert (config.fuse, config.realize_opcount_threshold) == (False, 7)
 
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"nothing": 1}, "nothing"),
     ({"numerics": "wild"}, "expected 'faithful' or 'fast'"),
     ({"fuse": "yes"}, "expected on or off"),
-    ({"max_inline_ops": 1.5}, "expected an integer"),
-    ({"max_inline_ops": 0}, "expected at least 1"),
+    ({"realize_opcount_threshold": 1.5}, "expected an integer"),
+    ({"realize_opcount_threshold": 0}, "expected at least 1"),
     ({"dump": 1}, "expected a text"),
 ])  # fmt: skip
 def test_mistakes_are_errors(options, words):

@@ -35,12 +35,14 @@ def test_the_cache_is_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_config_reads_the_environment() -> None:
-    config = Config.from_environment({"FLAMBEAU_CACHE_DIR": "/x", "FLAMBEAU_CACHE": "0", "FLAMBEAU_COMPILE_JOBS": "3"})
+    config = Config.from_environment(
+        {"FLAMBEAU_CACHE_DIR": "/x", "FLAMBEAU_CACHE": "0", "FLAMBEAU_COMPILE_THREADS": "3"}
+    )
     assert str(config.folder()) == "/x" and config.cache_enabled is False and config.jobs() == 3
     wrong = {
         "FLAMBEAU_CACHE": "perhaps",
         "FLAMBEAU_CACHE_LIMIT_BYTES": "many",
-        "FLAMBEAU_COMPILE_JOBS": "-1",
+        "FLAMBEAU_COMPILE_THREADS": "-1",
         "FLAMBEAU_EXECUTOR": "fast",
         "CXX": 'g++ "-O2',
         "FLAMBEAU_CXXFLAGS": "-D'x",

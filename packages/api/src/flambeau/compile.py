@@ -19,7 +19,7 @@ import flambeau_autograd
 import flambeau_capture
 
 from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
-from .defaults import Settings, settings_of
+from .defaults import Settings, is_disabled, option_defaults, settings_of
 from .errors import InvalidOption, NotHereYet, UnknownName
 from .log import logger
 from .module import compiled_module, original_of
@@ -103,11 +103,11 @@ def compile_recorded(model: Any, recorder: Recorder, **arguments: Any) -> Any:
 
 def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None, *, disable: bool) -> Any:
     _check_types(model, arguments)
-    options = resolve(arguments["mode"], arguments["options"])
+    options = resolve(arguments["mode"], arguments["options"]).under(option_defaults())
     settings = settings_of(arguments, options)
     resolve_stages(options, settings)  # a variable with a wrong value is told here, not in the middle of the first call
     backend = _configured_backend(arguments, options, settings, recorder)
-    if disable:
+    if disable or is_disabled():
         return model
     model = original_of(model)
     target = target_of(model)

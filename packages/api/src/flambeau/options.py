@@ -1,19 +1,42 @@
 """Modes and options: what `flambeau.compile(mode=..., options=...)` accepts, as one frozen record.
 
 In: a mode name or a dict with the option names of `torch.compile`. Out: `Options`, validated, printable, with a stable cache key.
-One record per option (`OPTIONS`) feeds validation, `list_options()`, and the docs.
+An option stands once, in the `config.py` of the package that acts on it; `OPTIONS` joins what users write of these records, and feeds validation,
+`list_options()`, variables of the environment and the docs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, field, frozen
+import attrs
+from attrs import Attribute, evolve, field, frozen
 
+import flambeau_autograd
+import flambeau_capture
+import flambeau_inductor
+import flambeau_runtime
+from flambeau_runtime.option_fields import expected, name_of, variables_of
+
+from .config import Config
 from .errors import InvalidOption, NotHereYet, UnknownName
 from .torch_names import OPTIONS as NOT_YET
+from .without_effect import OPTIONS as WITHOUT_EFFECT
+
+#: Package -> its record of options.
+RECORDS: Mapping[str, Any] = MappingProxyType(
+    {
+        "api": Config,
+        "capture": flambeau_capture.Config,
+        "autograd": flambeau_autograd.Config,
+        "inductor": flambeau_inductor.Config,
+        "runtime": flambeau_runtime.Config,
+    }
+)
+_DEFAULTS_HERE = {"suppress_errors": True}
+"""Of fields whose default is another where the package is used alone."""
 
 
 @frozen
@@ -22,127 +45,49 @@ class OptionSpec:
 
     Attributes:
         name: the key in `options={...}`.
-        types: accepted Python types; a bool is not accepted as an int.
+        package: who acts on it.
+        field: the field of the package's record.
         default: value when it is not given.
-        help: one sentence.
-        cached: whether the value is part of the compilation cache's key.
-        choices: the accepted values, if they are few.
-        accepts: a further condition on values of the right type, and the words for it.
     """
 
     name: str
-    types: tuple[type, ...]
+    package: str
+    field: Attribute[Any]
     default: Any
-    help: str
-    cached: bool = True
-    choices: tuple[Any, ...] | None = None
-    accepts: tuple[Callable[[Any], bool], str] | None = None
+
+    @property
+    def help(self) -> str:
+        """One sentence."""
+        return str(self.field.metadata["help"])
+
+    @property
+    def cached(self) -> bool:
+        """Whether the value is part of the compilation cache's key."""
+        return bool(self.field.metadata["key"])
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The accepted values, if they are few."""
+        return tuple(self.field.metadata["choices"])
+
+    @property
+    def variables(self) -> list[str]:
+        """The environment variables that set it, the one that goes first first."""
+        return variables_of(RECORDS[self.package], self.field)
 
 
-def _spec(name: str, default: Any, help: str, *, types: tuple[type, ...] | None = None, **more: Any) -> OptionSpec:
-    return OptionSpec(name, types or (type(default),), default, help, **more)
+def _specs() -> dict[str, OptionSpec]:
+    found = {}
+    for package, record in RECORDS.items():
+        for option in attrs.fields(record):
+            if name := name_of(option):
+                default = option.default.factory() if isinstance(option.default, attrs.Factory) else option.default  # type: ignore[arg-type]
+                found[name] = OptionSpec(name, package, option, _DEFAULTS_HERE.get(name, default))
+    return found
 
-
-_POSITIVE = (lambda value: value >= 1, "at least 1")
-_NOT_NEGATIVE = (lambda value: value >= 0, "at least 0")
-_THREADS = (lambda value: value == -1 or value >= 1, "at least 1, or -1")
-_SHARE = (lambda value: 0 <= value <= 1, "from 0 to 1")
-_FUNCTION = (lambda value: value is None or callable(value), "a callable or None")
-
-_SPECS = (
-    _spec("numerics", "faithful", "'faithful' rounds where eager rounds; 'fast' may not", choices=("faithful", "fast")),
-    _spec("cpu_backend", "cpp", "code generator for CPU tensors", choices=("cpp", "triton")),
-    _spec("triton.cudagraphs", False, "record and replay CUDA graphs", cached=False),
-    _spec(
-        "max_autotune",
-        False,
-        "measure on the GPU which kernel computes a matrix product fastest, the library's included, and in which blocks "
-        "kernels run fastest; kept on disk, where the default finds it too, and dropped where the whole program does not gain",
-    ),
-    _spec("max_autotune_gemm", False, "max_autotune for matrix products alone"),
-    _spec("max_autotune_pointwise", False, "max_autotune for kernels over points and reductions alone"),
-    _spec(
-        "coordinate_descent_tuning",
-        False,
-        "with max_autotune: look around the fastest kernel for a faster one, one knob at a time, for a few seconds",
-    ),
-    _spec("epilogue_fusion", True, "let the library's product of matrices do the activation after it (CUDA)"),
-    _spec(
-        "max_fusion_size", 64, "loops, each with a result of its own, fused into one kernel at most", accepts=_POSITIVE
-    ),
-    _spec(
-        "repeats_outlined",
-        8,
-        "calls of modules that are alike and are compiled once from this many on; 0 = only regions that are marked",
-        accepts=_NOT_NEGATIVE,
-    ),
-    _spec(
-        "freezing",
-        False,
-        "where no gradient is wanted, compute what follows from parameters and buffers alone once, and again only when one of them changes: "
-        "weights are packed for the library, batch norms folded into convolutions (writes through `.data` are not noticed)",
-    ),
-    _spec(
-        "freezing_discard_parameters",
-        False,
-        "with freezing, give back the memory of parameters that are left in another form only; using one afterwards is an error",
-        cached=False,
-    ),
-    _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one"),
-    _spec("inplace_buffers", True, "let a kernel write its result over an intermediate that it reads last"),
-    _spec("spend_memory", False, "hold more memory at a time than eager does where that saves time"),
-    _spec("fallback_by_default", False, "library calls for everything: a minimal compile"),
-    _spec("fallback_random", True, "random numbers equal eager's; they always do, False changes nothing", cached=False),
-    _spec(
-        "deterministic",
-        False,
-        "measure nothing and use nothing that was measured: the same program is made each time, also with max_autotune "
-        "(for colliding writes on a GPU see torch.use_deterministic_algorithms)",
-    ),
-    _spec("fx_graph_cache", True, "keep compiled graphs on disk", cached=False),
-    _spec(
-        "force_disable_caches",
-        False,
-        "neither read nor write the disk cache: no compiled graphs, no kernels",
-        cached=False,
-    ),
-    _spec(
-        "compile_threads",
-        0,
-        "C++ compilers at work on one graph at once; 0 = as many as it can use (Triton's are always one a core)",
-        accepts=_NOT_NEGATIVE,
-        cached=False,
-    ),
-    _spec(
-        "cpp.threads",
-        -1,
-        "threads of a C++ kernel at most; -1 = torch.get_num_threads() at the call",
-        accepts=_THREADS,
-        cached=False,
-    ),
-    _spec(
-        "activation_memory_budget",
-        1.0,
-        "saved activations as a share of eager's (0..1)",
-        types=(float, int),
-        accepts=_SHARE,
-    ),
-    _spec("size_asserts", True, "check what library calls return against what was predicted"),
-    _spec("recompile_limit", 8, "compiled entries of one frame in one region", cached=False),
-    _spec(
-        "guard_filter_fn",
-        None,
-        "gets a list of entries, returns a bool for each guard: False drops it (unsafe)",
-        types=(object,),
-        accepts=_FUNCTION,
-        cached=False,
-    ),
-    _spec("suppress_errors", True, "our own failure runs the graph in eager after one warning", cached=False),
-    _spec("executor", "native", "which executor runs the program", choices=("native", "python"), cached=False),
-)
 
 #: Option name -> its record.
-OPTIONS: Mapping[str, OptionSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+OPTIONS: Mapping[str, OptionSpec] = MappingProxyType(_specs())
 
 _MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -169,19 +114,35 @@ class Options:
     """The options of one compile region, resolved once.
 
     Attributes:
-        values: option name -> value, only those that were given.
+        values: option name -> value, only those that were given in the call.
+        defaults: option name -> value, those that the environment or an assignment to `flambeau.inductor.config` sets.
     """
 
     values: Mapping[str, Any] = field(factory=dict, converter=_plain)
+    defaults: Mapping[str, Any] = field(factory=dict, converter=_plain)
 
     def __getitem__(self, name: str) -> Any:
         if name not in OPTIONS:
             raise UnknownName("option", name, OPTIONS)
-        return self.values.get(name, OPTIONS[name].default)
+        return self.values.get(name, self.defaults.get(name, OPTIONS[name].default))
+
+    def set_values(self) -> dict[str, Any]:
+        """What was given, over what the surroundings set."""
+        return {**self.defaults, **self.values}
+
+    def of_package(self, package: str) -> dict[str, Any]:
+        """Field -> value of a package's options that are set."""
+        set_ones = self.set_values().items()
+        return {OPTIONS[name].field.name: value for name, value in set_ones if OPTIONS[name].package == package}
+
+    def under(self, defaults: Mapping[str, Any]) -> Options:
+        """A copy with defaults laid over its own."""
+        return evolve(self, defaults={**self.defaults, **defaults})
 
     def cache_key(self) -> str:
         """The part of a cache key that the options contribute."""
-        return repr(sorted((k, v) for k, v in self.values.items() if OPTIONS[k].cached and v != OPTIONS[k].default))
+        set_ones = self.set_values().items()
+        return repr(sorted((k, v) for k, v in set_ones if OPTIONS[k].cached and v != OPTIONS[k].default))
 
     def with_(self, **changes: Any) -> Options:
         """A copy with some options changed; dots in names are written as double underscores."""
@@ -190,21 +151,30 @@ class Options:
 
 
 def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
-    result = {}
-    for name, value in given.items():
-        spec = OPTIONS.get(name)
-        if spec is None:
+    return {name: value for name, value in given.items() if checked(name, value)}
+
+
+def checked(name: str, value: Any) -> bool:
+    """Whether the option is set by the value: not where it has no effect here, and the value is the one that says so.
+
+    Raises:
+        UnknownName: for an option or choice that does not exist.
+        InvalidOption: for a value of a wrong type or out of range, or one without effect here.
+    """
+    spec = OPTIONS.get(name)
+    if spec is None:
+        if name not in WITHOUT_EFFECT:
             raise NotHereYet("option", name) if name in NOT_YET else UnknownName("option", name, OPTIONS)
-        wrong_type = not isinstance(value, spec.types) or (isinstance(value, bool) and bool not in spec.types)
-        if wrong_type and object not in spec.types:
-            expected = " or ".join(kind.__name__ for kind in spec.types)
-            raise InvalidOption(f"option {name!r} takes {expected}, not {value!r}", hint=spec.help)
-        if spec.accepts is not None and not spec.accepts[0](value):
-            raise InvalidOption(f"option {name!r} is {spec.accepts[1]}, not {value!r}", hint=spec.help)
-        if spec.choices is not None and value not in spec.choices:
-            raise UnknownName(f"value of option {name!r}", value, map(str, spec.choices))
-        result[name] = value
-    return result
+        neutral, reason = WITHOUT_EFFECT[name]
+        if value != neutral or type(value) is not type(neutral):
+            raise InvalidOption(f"option {name!r} is {neutral!r} here, not {value!r}", hint=reason)
+        return False
+    wanted = expected(spec.field, value)
+    if wanted and spec.choices and isinstance(value, type(spec.default)):
+        raise UnknownName(f"value of option {name!r}", value, map(str, spec.choices))
+    if wanted:
+        raise InvalidOption(f"option {name!r} takes {wanted}, not {value!r}", hint=spec.help)
+    return True
 
 
 def resolve(mode: str | None, options: Mapping[str, Any] | None) -> Options:

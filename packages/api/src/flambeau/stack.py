@@ -35,7 +35,7 @@ from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
 from .attention_masks import drop_known_masks
-from .defaults import Settings, current
+from .defaults import Settings, current, option_defaults
 from .errors import GraphNotCompiled, InternalError, UserError
 from .freezing import frozen_places, may_freeze
 from .graph_key import Uncacheable, graph_key
@@ -138,6 +138,7 @@ def compile_stack(
         settings: the region's settings; those in force by default.
     """
     recorder, settings = recorder or Recorder(), settings or current()
+    options = options.under(option_defaults(environment=False))
     with unpatched():
         try:
             stages = resolve_stages(options, settings)
@@ -268,7 +269,7 @@ def _compile_both(
     graphs = [(prepared.forward, prepared.forward_inputs)]
     if prepared.backward is not None:
         graphs.append((prepared.backward, prepared.backward_inputs))
-    workers, config = _compilers(options, stages, len(graphs))
+    workers, config = _compilers(stages, len(graphs))
     build = partial(runtime.build_libraries, store=store, config=config)
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="flambeau-build") as pool:
         pending = []
@@ -300,13 +301,13 @@ def _compile_both(
     return Fresh(built, tuple(constants for _, constants in pending))
 
 
-def _compilers(options: Options, stages: Stages, graphs: int) -> tuple[int, runtime.Config]:
+def _compilers(stages: Stages, graphs: int) -> tuple[int, runtime.Config]:
     """How many graphs are built at once, and the runtime's options for each: together no more compilers than were asked for."""
-    allowed = options["compile_threads"]
+    allowed = stages.runtime.compile_threads
     if allowed == 0:
         return graphs, stages.runtime
     workers = min(graphs, allowed)
-    return workers, attrs.evolve(stages.runtime, compile_jobs=allowed // workers)
+    return workers, attrs.evolve(stages.runtime, compile_threads=allowed // workers)
 
 
 def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:

@@ -179,7 +179,7 @@ def test_options_of_the_call_reach_bodies():
     given = {}
     for budget in (1.0, 0.0):
         (call,) = operators(
-            prepared(gm, [R(8, 4), R(4, 4)], config=Config(memory_budget=budget)).forward, "invoke_subgraph"
+            prepared(gm, [R(8, 4), R(4, 4)], config=Config(activation_memory_budget=budget)).forward, "invoke_subgraph"
         )
         given[budget] = len(call.meta["val"])
     assert given[0.0] < given[1.0]

@@ -200,8 +200,8 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
             schedule(
                 part,
                 fuse=config.fuse,
-                most_buffers=config.max_fused_reads,
-                most_loops=config.max_fusion_size,
+                max_fusion_unique_io_buffers=config.max_fusion_unique_io_buffers,
+                max_fusion_size=config.max_fusion_size,
                 names=names,
             )
             for part in parts
@@ -258,7 +258,7 @@ def _finish(
             sources.libraries,
             {"writes_last": writes_inputs_last(graph, plan)},
             bodies=dict(zip(graph.bodies, bodies, strict=True)),
-            reuse=config.reuse_memory,
+            allow_buffer_reuse=config.allow_buffer_reuse,
             size_asserts=config.size_asserts,
         )
         stage.show(built.artifact.text)

@@ -42,7 +42,7 @@ def programs(function, inputs, **options):
 def test_results_do_not_depend_on_reuse(function, reuse, in_place):
     """With memory of its own for every result, and without."""
     inputs = (torch.randn(16, 16), torch.randn(16, 16))
-    artifact = programs(function, inputs, reuse_memory=reuse, inplace_buffers=in_place)
+    artifact = programs(function, inputs, allow_buffer_reuse=reuse, inplace_buffers=in_place)
     run = flambeau_runtime.load(flambeau_runtime.build_libraries(artifact))
     torch.testing.assert_close(run(*inputs)[0], function(*inputs), rtol=1e-4, atol=1e-4)
 
@@ -55,10 +55,10 @@ def allocations(function, inputs, **options):
 def test_the_options_give_every_result_its_own_memory():
     """One allocation for each kernel's result; each option spares some of them by itself."""
     inputs = (torch.randn(16, 16), torch.randn(16, 16))
-    own = allocations(chain, inputs, reuse_memory=False, inplace_buffers=False)
-    handed_on = allocations(chain, inputs, reuse_memory=True, inplace_buffers=False)
+    own = allocations(chain, inputs, allow_buffer_reuse=False, inplace_buffers=False)
+    handed_on = allocations(chain, inputs, allow_buffer_reuse=True, inplace_buffers=False)
     assert own == 4 > handed_on > 0
-    assert allocations(chain, inputs, reuse_memory=False, inplace_buffers=True) == 0
+    assert allocations(chain, inputs, allow_buffer_reuse=False, inplace_buffers=True) == 0
 
 
 def test_results_in_place_are_the_other_option():

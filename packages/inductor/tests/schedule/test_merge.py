@@ -50,8 +50,8 @@ def test_loops_over_the_same_points_become_one() -> None:
         (PLAIN, evolve(PLAIN, device=torch.device("cuda")), {}, "they run on"),
         (PLAIN, SCATTER, {}, "takes its points in turn"),
         (SCATTER, PLAIN, {}, "takes its points in turn"),
-        (PLAIN, loop("b", x_at(I)), {"most_buffers": 2}, "more than 2 buffers"),
-        (PLAIN, loop("b", x_at(I)), {"most_loops": 1}, "more than 1 loops"),
+        (PLAIN, loop("b", x_at(I)), {"max_fusion_unique_io_buffers": 2}, "more than 2 buffers"),
+        (PLAIN, loop("b", x_at(I)), {"max_fusion_size": 1}, "more than 1 loops"),
         (evolve(PLAIN, statements=PLAIN.statements * 500), PLAIN, {}, "statements"),
         (PLAIN, loop("b", x_at(7 - I, "a")), {}, "another point"),
     ],
@@ -64,7 +64,9 @@ def test_reasons(first: Nest, second: Nest, options: dict[str, int], reason: str
 
 def test_limits_are_reached_before_they_are_passed() -> None:
     """As many buffers and loops as are allowed."""
-    assert isinstance(merge(PLAIN, loop("b", x_at(I)), BUFFERS, most_buffers=3, most_loops=2), Nest)
+    assert isinstance(
+        merge(PLAIN, loop("b", x_at(I)), BUFFERS, max_fusion_unique_io_buffers=3, max_fusion_size=2), Nest
+    )
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def min_cut(joint: Joint, config: Config) -> set[Node]:
     """The nodes to save under the configuration's recomputation rules and memory budget."""
     problem = _problem(joint)
     saved = solve(problem, config)
-    if config.memory_budget >= 1.0:
+    if config.activation_memory_budget >= 1.0:
         return saved
     return _within_budget(problem, config, saved)
 
@@ -157,7 +157,7 @@ def _within_budget(problem: Problem, config: Config, saved: set[Node]) -> set[No
     def total(nodes: set[Node]) -> int:
         return sum(saved_bytes(n) for n in nodes if n not in inputs)
 
-    goal = config.memory_budget * total(saved)
+    goal = config.activation_memory_budget * total(saved)
     candidates = [n for n in problem.useful if n.op == "call_function" and not is_pinned(n) and not is_fusible(n)]
     candidates.sort(key=saved_bytes, reverse=True)
     problem.lifted = set(candidates)

@@ -246,9 +246,9 @@ class Builder:
         """True when computing an element again for each reader costs more than storing it."""
         body = value.body()
         config = self.context.config
-        if len({n.buffer for n in sc.loads(body)}) > config.max_inline_reads:
+        if len({n.buffer for n in sc.loads(body)}) > config.realize_reads_threshold:
             return True
-        if sc.op_count(body) > config.max_inline_ops:
+        if sc.op_count(body) > config.realize_opcount_threshold:
             return True
         device = device_of(value.device)
         return sc.recomputing(body, device.costs) > device.storing

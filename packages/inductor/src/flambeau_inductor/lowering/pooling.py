@@ -79,7 +79,7 @@ def ready(g: Builder, a: TensorValue, spans: Sequence[Span], *, largest: bool = 
         return plane
     device, arrays = device_of(a.device), plane.arrays()
     work = plane.work(device.costs) + _READ * max(arrays - 1, 0)
-    if arrays <= g.context.config.max_inline_reads and times * work <= share * device.storing:
+    if arrays <= g.context.config.realize_reads_threshold and times * work <= share * device.storing:
         return plane
     g.ref(a)
     return Plane(a, n)

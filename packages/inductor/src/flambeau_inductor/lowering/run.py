@@ -388,7 +388,7 @@ class _Lowering:
         config = self.context.config
         if users <= 1:
             # One reader may still evaluate it many times (a reduction over a broadcast, a window): only bound the size.
-            return sc.op_count(result.body()) > 16 * config.max_inline_ops
+            return sc.op_count(result.body()) > 16 * config.realize_opcount_threshold
         return self.builder.is_costly(result) or _joins_arrays(result)
 
     # The end of the graph.

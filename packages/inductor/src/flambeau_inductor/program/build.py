@@ -72,7 +72,7 @@ def build(
     meta: dict[str, Any] | None = None,
     *,
     bodies: Mapping[str, Schedule] | None = None,
-    reuse: bool = True,
+    allow_buffer_reuse: bool = True,
     size_asserts: bool = True,
 ) -> BuiltProgram:
     """Assemble the artifact. ``kernels`` maps the name of a step that is launched to (library, kernel).
@@ -83,7 +83,7 @@ def build(
     With ``size_asserts`` the results of library calls are held to the layouts that the fake run predicted, wherever the
     program relies on them; without, only those of calls that are known to choose their layout.
     """
-    whole = _Whole(graph.bodies, kernels, libraries, reuse, size_asserts)
+    whole = _Whole(graph.bodies, kernels, libraries, allow_buffer_reuse, size_asserts)
     for name, body in graph.bodies.items():
         # Each comes after those that it calls.
         whole.programs[name] = _Builder(body, (bodies or {})[name], whole).program()
@@ -97,7 +97,7 @@ class _Whole:
     graphs: Mapping[str, Graph]
     generated: Mapping[str, tuple[int, GeneratedKernel]]
     libraries: Sequence[Library]
-    reuse: bool
+    allow_buffer_reuse: bool
     size_asserts: bool
     kernels: list[Kernel] = field(factory=list)
     programs: dict[str, Program] = field(factory=dict)
@@ -233,7 +233,7 @@ class _Builder:
         for storage, position in last.items():
             if storage not in kept or storage in lent:
                 found.setdefault(position, []).append(storage)
-        if self.whole.reuse:
+        if self.whole.allow_buffer_reuse:
             pinned = {
                 self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers
             }

@@ -18,7 +18,7 @@ from ..ir.layout import Buffer
 from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, Template, refs, written
 from ..ir.scalar import Scalar, walk
 from ..log import FUSION, Text, logger
-from .merge import MOST_BUFFERS, MOST_LOOPS, merge, too_serial
+from .merge import MAX_FUSION_SIZE, MAX_FUSION_UNIQUE_IO_BUFFERS, merge, too_serial
 from .nest import Nest, make_nest, read_indices, stores, values
 
 #: How many groups that share a read (without a dependency) are tried, latest first.
@@ -73,14 +73,14 @@ class Fuser:
         operations: Sequence[Operation],
         buffers: Mapping[str, Buffer],
         enabled: bool = True,
-        most_buffers: int = MOST_BUFFERS,
-        most_loops: int = MOST_LOOPS,
+        max_fusion_unique_io_buffers: int = MAX_FUSION_UNIQUE_IO_BUFFERS,
+        max_fusion_size: int = MAX_FUSION_SIZE,
     ) -> None:
         self.operations = operations
         self.buffers = buffers
         self.enabled = enabled
-        self.most_buffers = most_buffers
-        self.most_loops = most_loops
+        self.max_fusion_unique_io_buffers = max_fusion_unique_io_buffers
+        self.max_fusion_size = max_fusion_size
         self.groups: list[Group] = []
         self.writer: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
@@ -170,7 +170,7 @@ class Fuser:
         if between:
             return f"group {between[0]} has to run in between"
         assert group.nest is not None
-        joined = merge(group.nest, nest, self.buffers, self.most_buffers, self.most_loops)
+        joined = merge(group.nest, nest, self.buffers, self.max_fusion_unique_io_buffers, self.max_fusion_size)
         if not isinstance(joined, str) and too_serial(joined) and not too_serial(group.nest):
             return "few points would do a lot of work in turn"
         return joined

@@ -21,7 +21,7 @@ from .mapping import candidates, numel
 from .nest import Nest, read_indices, rename, stores, values
 
 #: A fused kernel touches at most this many buffers, has at most this many statements and does the work of at most this many loops.
-MOST_BUFFERS, MOST_STATEMENTS, MOST_LOOPS = 32, 48, 64
+MAX_FUSION_UNIQUE_IO_BUFFERS, MOST_STATEMENTS, MAX_FUSION_SIZE = 32, 48, 64
 #: Places of an image and of a weight that a window has at least: 3 x 3.
 LEAST_PLACES = 9
 
@@ -45,8 +45,8 @@ def merge(
     first: Nest,
     second: Nest,
     buffers: Mapping[str, Buffer],
-    most_buffers: int = MOST_BUFFERS,
-    most_loops: int = MOST_LOOPS,
+    max_fusion_unique_io_buffers: int = MAX_FUSION_UNIQUE_IO_BUFFERS,
+    max_fusion_size: int = MAX_FUSION_SIZE,
 ) -> Nest | str:
     """One nest that does ``first`` then ``second`` at every point; where that would not give the same results, the reason."""
     if first.device != second.device:
@@ -55,10 +55,10 @@ def merge(
         return "a scatter takes its points in turn"
     if len(first.statements) + len(second.statements) > MOST_STATEMENTS:
         return f"more than {MOST_STATEMENTS} statements"
-    if len(first.members) + len(second.members) > most_loops:
-        return f"more than {most_loops} loops"
-    if len(_touched(first) | _touched(second)) > most_buffers:
-        return f"more than {most_buffers} buffers"
+    if len(first.members) + len(second.members) > max_fusion_size:
+        return f"more than {max_fusion_size} loops"
+    if len(_touched(first) | _touched(second)) > max_fusion_unique_io_buffers:
+        return f"more than {max_fusion_unique_io_buffers} buffers"
     if _has_windows(first, second):
         return "a reduction would compute the windows of a convolution in each of its walks"
     if _scans_by_elements(first, second):

@@ -20,7 +20,7 @@ from ..ir.scalar import walk
 from ..ops.aten import moving_names
 from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
-from .merge import MOST_BUFFERS, MOST_LOOPS
+from .merge import MAX_FUSION_SIZE, MAX_FUSION_UNIQUE_IO_BUFFERS
 from .nest import Nest, read_indices, values
 from .rows import by_rows
 from .steps import Step
@@ -38,8 +38,8 @@ def schedule(
     graph: Graph,
     *,
     fuse: bool = True,
-    most_buffers: int = MOST_BUFFERS,
-    most_loops: int = MOST_LOOPS,
+    max_fusion_unique_io_buffers: int = MAX_FUSION_UNIQUE_IO_BUFFERS,
+    max_fusion_size: int = MAX_FUSION_SIZE,
     names: set[str] | None = None,
 ) -> Schedule:
     """Fuse and order ``graph``. ``fuse=False`` keeps one kernel per operation (used to check the fused program).
@@ -47,7 +47,7 @@ def schedule(
     ``names`` are those of kernels that others have, and afterwards these ones' too.
     """
     buffers = graph.buffers
-    groups = Fuser(graph.operations, buffers, fuse, most_buffers, most_loops).run()
+    groups = Fuser(graph.operations, buffers, fuse, max_fusion_unique_io_buffers, max_fusion_size).run()
     needed = _needed_outside(graph, groups, buffers)
     steps: list[Step] = []
     names = set() if names is None else names

@@ -1,0 +1,68 @@
+"""Options that the api itself acts on: what lies between the packages, caches, and what is switched off.
+
+In: `options={...}`, assignments, environment variables. Out: `Config`. Every other option stands in the record of the package that acts on it;
+`options.py` joins them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from flambeau_runtime.option_fields import Condition, OptionRecord, option
+
+from .errors import InvalidOption
+
+_NOT_NEGATIVE: Condition = (lambda value: value >= 0, "at least 0")
+_THREADS: Condition = (lambda value: value == -1 or value >= 1, "at least 1, or -1")
+
+
+@frozen
+class Config(OptionRecord):
+    """What `flambeau.compile` does around the packages."""
+
+    error: ClassVar[type[Any]] = InvalidOption
+
+    triton_cudagraphs: bool = option(False, "record and replay CUDA graphs", user="triton.cudagraphs", key=False)
+    repeats_outlined: int = option(
+        8,
+        "calls of modules that are alike and are compiled once from this many on; 0 = only regions that are marked",
+        user=True,
+        accepts=_NOT_NEGATIVE,
+    )
+    freezing: bool = option(
+        False,
+        "where no gradient is wanted, compute what follows from parameters and buffers alone once, and again only when one of them changes: "
+        "weights are packed for the library, batch norms folded into convolutions (writes through `.data` are not noticed)",
+        user=True,
+    )
+    freezing_discard_parameters: bool = option(
+        False,
+        "with freezing, give back the memory of parameters that are left in another form only; using one afterwards is an error",
+        user=True,
+        key=False,
+    )
+    fallback_by_default: bool = option(False, "library calls for everything: a minimal compile", user=True)
+    fallback_random: bool = option(
+        True, "random numbers equal eager's; they always do, False changes nothing", user=True, key=False
+    )
+    deterministic: bool = option(
+        False,
+        "measure nothing and use nothing that was measured: the same program is made each time, also with max_autotune "
+        "(for colliding writes on a GPU see torch.use_deterministic_algorithms)",
+        user=True,
+    )
+    fx_graph_cache: bool = option(True, "keep compiled graphs on disk", user=True, key=False)
+    force_disable_caches: bool = option(
+        False, "neither read nor write the disk cache: no compiled graphs, no kernels", user=True
+    )
+    cpp_threads: int = option(
+        -1,
+        "threads of a C++ kernel at most; -1 = torch.get_num_threads() at the call",
+        user="cpp.threads",
+        key=False,
+        accepts=_THREADS,
+    )
+    disable: bool = option(False, "compile nothing: `flambeau.compile` returns what it was given", key=False)
+    cache_key_tag: str = option("", "a word in the key of every compiled graph: with another, none of them is found")
