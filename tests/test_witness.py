@@ -13,7 +13,7 @@ import flambeau
 import flambeau.stack
 import flambeau_autograd.pipeline
 from flambeau_capture.frame import Skip
-from flambeau_capture.pipeline import _Callback
+from flambeau_capture.regions import _Callback
 
 from .comparison import assert_same, assert_same_gradients
 from .witness import Witness, verdict

@@ -113,7 +113,7 @@ STAGES = (
     ),
     Stage(
         "tracing", _below(_CAPTURE, "backend_call.py",
-                             "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/fake_results.py", "graph/names.py", "graph/nodes.py", "rewrite/rounds.py",
+                             "pipeline.py", "regions.py", "stance.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/fake_results.py", "graph/names.py", "graph/nodes.py", "rewrite/rounds.py",
                           "interp/exceptions.py", "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
         (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py",
          *_PROGRAMS),
@@ -277,6 +277,10 @@ STAGES = (
         (f"{_R}/test_processor.py", f"{_R}/test_accelerators.py", f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
          f"{_R}/test_executor.py", f"{_R}/test_linear.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
          f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
+    ),
+    Stage(
+        "state", _below("api/src/flambeau", "stance.py"), 6,
+        (f"{_C}/test_stance.py", "tests/surface"),
     ),
     Stage(
         "settings", ("*/src/*/config.py", "*/src/*/option_fields.py", *_below("api/src/flambeau", "compat.py", "inductor.py", "without_effect.py", "compiler.py", "observe.py", "records.py", "tables.py",

@@ -168,6 +168,18 @@ EntryPtr parse_entry(PyObject* answer) {
   return entry;
 }
 
+PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values, PyFunctionObject* function,
+                    const FrameView& view) {
+  ++thread_state().runs;
+  // A guard may have run Python that changed the list: only move what is still in its place.
+  if (place > 0 && place < record.entries.size() && &*record.entries[place] == &*entry) {
+    const auto at = record.entries.begin() + static_cast<std::ptrdiff_t>(place);
+    std::rotate(record.entries.begin(), at, at + 1);
+  }
+  return boundary([&] { return entry->compiled ? run_graph(*entry, values) : run_code(region, *entry, function, view); },
+                  static_cast<PyObject*>(nullptr));
+}
+
 PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit) {
   for (size_t i = 0; i < record.entries.size(); ++i) {
     EntryPtr entry = record.entries[i];
@@ -178,20 +190,23 @@ PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject*
       if (!evaluate(entry->guards(), evaluation)) continue;
     }
     hit = true;
-    ++thread_state().runs;
-    // A guard may have run Python that changed the list: only move what is still in its place.
-    if (i > 0 && i < record.entries.size() && &*record.entries[i] == &*entry) {
-      std::rotate(record.entries.begin(), record.entries.begin() + static_cast<std::ptrdiff_t>(i),
-                  record.entries.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    }
-    return boundary(
-        [&] {
-          return entry->compiled ? run_graph(*entry, values.data()) : run_code(region, *entry, function, view);
-        },
-        static_cast<PyObject*>(nullptr));
+    return run_entry(region, record, i, entry, values.data(), function, view);
   }
   hit = false;
   return nullptr;
+}
+
+void drop_once(CodeEntries& record) {
+  std::vector<EntryPtr> dropped;  // destroyed when the list is consistent again
+  record.has_once = false;
+  for (size_t i = 0; i < record.entries.size();) {
+    if (!record.entries[i]->once) {
+      ++i;
+      continue;
+    }
+    dropped.push_back(record.entries[i]);
+    record.entries.erase(record.entries.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 void drop_dead(CodeEntries& record) {

@@ -23,6 +23,7 @@ struct OutputPlan {
 // One compiled result. Runs either rewritten code or, where `compiled` is set, a graph straight away.
 struct Entry {
   int uses = 0;  // counted under the GIL
+  bool once = false;  // dropped after the call that it was made for
   const void* owner = nullptr;  // the module whose method was compiled, by address alone
   Ref tree;
   Ref code;      // rewritten code whose parameters are all positional
@@ -68,6 +69,7 @@ struct CodeEntries {
   std::vector<const void*> limit_told;  // the owners whose limit was reached
   std::unordered_map<const void*, Py_ssize_t> left_alone;  // calls in a row for which the handler had nothing, by owner
   bool compiling = false;
+  bool has_once = false;  // whether an entry is to be dropped after the call that it was made for
 };
 
 using CodeTable = std::unordered_map<PyCodeObject*, std::unique_ptr<CodeEntries>>;
@@ -79,7 +81,14 @@ EntryPtr parse_entry(PyObject* answer);
 // exception. Without a hit the result is NULL and no exception is set.
 PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit);
 
+// Run an entry that fits, which comes to the front of its record.
+PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values, PyFunctionObject* function,
+                    const FrameView& view);
+
 // Forget entries whose guards can never hold again.
 void drop_dead(CodeEntries& record);
+
+// Forget the entries that were made for one call.
+void drop_once(CodeEntries& record);
 
 }  // namespace flambeau

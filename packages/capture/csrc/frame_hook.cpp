@@ -3,6 +3,7 @@
 
 #include "module_call.hpp"
 #include "region.hpp"
+#include "stance.hpp"
 
 namespace flambeau {
 namespace {
@@ -77,12 +78,13 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
   bool hit = false;
   PyObject* result = nullptr;
   if (std::exchange(state.known_miss, nullptr) != record) {
-    result = run_first_match(region, *record, function, view, hit);
+    result = run_match(region, *record, function, view, hit);
   }
   if (!hit) {
     switch (compile_frame(region, *record, function, view)) {
       case Compiled::kEntry:
         result = run_first_match(region, *record, function, view, hit);
+        if (record->has_once) drop_once(*record);
         if (!hit) return run_inactive(state, thread, frame);
         break;
       case Compiled::kSkip:

@@ -7,6 +7,7 @@
 #include "module_call.hpp"
 #include "node_hooks.hpp"
 #include "region.hpp"
+#include "stance.hpp"
 
 namespace flambeau {
 namespace {
@@ -17,6 +18,8 @@ PyObject* active_region(PyObject*, PyObject*) {
   auto* region = reinterpret_cast<PyObject*>(thread_state().active);
   return Py_NewRef(region != nullptr ? region : Py_None);
 }
+
+PyObject* inside_region(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().inside > 0); }
 
 PyObject* set_suspended(PyObject*, PyObject* argument) {
   const int wanted = PyObject_IsTrue(argument);
@@ -78,6 +81,9 @@ PyObject* hand_over(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
 PyMethodDef methods[] = {
     {"hook_installed", hook_installed, METH_NOARGS, "Whether the frame hook is installed now."},
     {"active_region", active_region, METH_NOARGS, "The region that runs on this thread, or None."},
+    {"inside_region", inside_region, METH_NOARGS, "Whether a call of a region is running on this thread."},
+    {"set_stance", set_stance, METH_VARARGS,
+     "set_stance(stance, differing_only, agree): how regions that adopt it are called. `agree(found) -> bool` or None."},
     {"set_suspended", set_suspended, METH_O, "While True, calls of regions on this thread are plain calls; returns the old value."},
     {"set_module_call", set_module_call, METH_VARARGS,
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},

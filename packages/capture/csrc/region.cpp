@@ -9,6 +9,7 @@
 #include "bind.hpp"
 #include "frame_hook.hpp"
 #include "module_call.hpp"
+#include "stance.hpp"
 
 namespace flambeau {
 namespace {
@@ -124,7 +125,8 @@ Target target_of(PyObject* callable) {
   return {reinterpret_cast<PyFunctionObject*>(call), callable};
 }
 
-PyObject* region_call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+template <PyObject* (*kRunMatch)(Region*, CodeEntries&, PyFunctionObject*, const FrameView&, bool&)>
+PyObject* call_with(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Region* region = as_region(self);
   ThreadState& state = thread_state();
   if (state.suspended) return PyObject_Vectorcall(region->callable, arguments, flags, names);
@@ -140,7 +142,7 @@ PyObject* region_call(PyObject* self, PyObject* const* arguments, size_t flags, 
       Ref function = Ref::share(reinterpret_cast<PyObject*>(target.function));
       bool hit = false;
       PyObject* result =
-          run_first_match(region, *record, target.function, view_of(target.function, bound.data(), bound.size()), hit);
+          kRunMatch(region, *record, target.function, view_of(target.function, bound.data(), bound.size()), hit);
       if (hit) return result;
       missed = record;
     }
@@ -173,7 +175,7 @@ PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
   Region* region = as_region(self);
-  region->vectorcall = region_call;
+  region->vectorcall = call_of_region();
   region->callable = Py_NewRef(callable);
   region->handler = Py_NewRef(handler);
   region->limit = limit;
@@ -245,6 +247,11 @@ PyObject* region_forget(PyObject* self, PyObject*) {
   return Py_NewRef(Py_None);
 }
 
+PyObject* region_adopt_stance(PyObject* self, PyObject*) {
+  as_region(self)->vectorcall = call_of_region();
+  return Py_NewRef(Py_None);
+}
+
 PyObject* region_trees(PyObject* self, PyObject* code) {
   if (!PyCode_Check(code)) return PyErr_Format(PyExc_TypeError, "expected a code object");
   return boundary(
@@ -268,6 +275,7 @@ PyObject* region_codes(PyObject* self, PyObject*) {
 }
 
 PyMethodDef region_methods[] = {
+    {"adopt_stance", region_adopt_stance, METH_NOARGS, "Be called from now on as the stance of the process says."},
     {"forget", region_forget, METH_NOARGS, "Drop every compiled entry and every decision to skip."},
     {"trees", region_trees, METH_O, "trees(code) -> the guard trees of the code's entries, most recently used first"},
     {"codes", region_codes, METH_NOARGS, "codes() -> the code objects that have entries"},
@@ -450,7 +458,19 @@ CodeEntries* find_record(Region* region, PyCodeObject* code) {
       static_cast<CodeEntries*>(nullptr));
 }
 
+PyObject* call_region(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  return call_with<run_first_match>(self, arguments, flags, names);
+}
+
+PyObject* call_region_as_asked(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  return call_with<run_match>(self, arguments, flags, names);
+}
+
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view) {
+  if (stance_state().stance == Stance::kRunOnly) {
+    ++thread_state().runs;  // asked for: no failure of a strict region
+    return Compiled::kSkip;
+  }
   if (record.compiling) {
     ++thread_state().runs;  // another thread is about to have an entry: this call is no failure
     return Compiled::kBusy;
@@ -467,13 +487,19 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
   return boundary(
       [&] {
         Py_ssize_t& calls = record.left_alone[owner];
-        if (!over_limit && is_left_alone(region, calls + 1)) {
+        // Where nothing may be compiled, what came to nothing before is no new compile.
+        const bool settled = stance_state().stance == Stance::kFail && calls > 0;
+        if (!over_limit && (settled || is_left_alone(region, calls + 1))) {
           ++calls;
           return Compiled::kSkip;
         }
         Ref answer = ask(region, record, function, view, over_limit);
         if (over_limit) {
           record.limit_told.push_back(owner);
+          return Compiled::kBusy;
+        }
+        if (answer.get() == Py_Ellipsis) {
+          ++thread_state().runs;  // put off, which is no failure of a strict region
           return Compiled::kBusy;
         }
         if (answer.get() == Py_None) {
@@ -489,8 +515,11 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
           return Compiled::kSkip;
         }
         if (!PyTuple_Check(answer.get())) raise(PyExc_TypeError, "a handler answers None, a bool or a tuple");
-        EntryPtr entry = parse_entry(answer.get());
+        const bool once = PyTuple_GET_SIZE(answer.get()) == 2;
+        EntryPtr entry = parse_entry(once ? PyTuple_GET_ITEM(answer.get(), 1) : answer.get());
         entry->owner = owner;
+        entry->once = once;
+        record.has_once |= once;
         record.left_alone.erase(owner);
         record.entries.insert(record.entries.begin(), std::move(entry));
         return Compiled::kEntry;

@@ -31,6 +31,10 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
 // A frame below the region's runs in plain Python for the depth of its calls: the handler tells so once, where that leaves it the frames.
 void tell_too_deep(Region* region, PyCodeObject* code);
 
+// A call of a region, and the same where the stance has a say in which entry is run (`stance.hpp`).
+PyObject* call_region(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names);
+PyObject* call_region_as_asked(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names);
+
 void add_region_types(PyObject* module);
 
 }  // namespace flambeau

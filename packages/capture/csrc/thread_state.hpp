@@ -42,6 +42,7 @@ struct ThreadState {
   Handed handed{};                      // what the frame about to start takes over
   CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
   unsigned long long runs = 0;          // how often an entry was run: a strict region sees whether its call ran one
+  int inside = 0;                       // calls of regions that run frames under the hook
   bool suspended = false;               // the compiler itself runs: calls of regions are plain calls
   compat::Frame* handed_down = nullptr;  // runs under the hook that was there before ours
   StackHalf stack{};                     // where frames are nested too deep to be evaluated one within the other
@@ -58,9 +59,13 @@ class ActiveScope {
   ActiveScope(ThreadState& state, Region* region)
       : state_(state), before_(state.active), in_collection_before_(state.entered_in_collection) {
     state.active = region;
-    if (region != nullptr) state.entered_in_collection = compat::collector_runs(PyThreadState_Get());
+    if (region == nullptr) return;
+    state.entered_in_collection = compat::collector_runs(PyThreadState_Get());
+    ++state.inside;
+    entered_ = 1;
   }
   ~ActiveScope() {
+    state_.inside -= entered_;
     state_.active = before_;
     state_.entered_in_collection = in_collection_before_;
   }
@@ -71,6 +76,7 @@ class ActiveScope {
   ThreadState& state_;
   Region* before_;
   bool in_collection_before_;
+  int entered_ = 0;
 };
 
 // Runs a scope (guards, the compiler) in which frames are left alone and calls of regions are plain calls: what it checks may be the

@@ -27,6 +27,7 @@ from .compile import compile
 from .defaults import config
 from .log import set_logs
 from .options import list_mode_options, list_options
+from .stance import set_enable_guard_collectives, set_stance
 
 __all__ = [
     "allow_in_graph",
@@ -49,7 +50,9 @@ __all__ = [
     "nested_compile_region",
     "register_backend",
     "reset",
+    "set_enable_guard_collectives",
     "set_logs",
+    "set_stance",
     "wrap_numpy",
 ]
 

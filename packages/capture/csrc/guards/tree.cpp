@@ -10,8 +10,18 @@ namespace {
 
 PyTypeObject* tree_type = nullptr;
 
-bool check_node(const Node& node, PyObject* value, Evaluation& evaluation) {
+bool differs(const GuardTree* tree, int spec) {
+  const std::vector<char>& marks = *tree->differing;
+  return static_cast<size_t>(spec) < marks.size() && marks[static_cast<size_t>(spec)] != 0;
+}
+
+// With `asked`, only those of its guards are looked at that tell its entry from others.
+template <bool kAll>
+bool check_node(const Node& node, PyObject* value, Evaluation& evaluation, const GuardTree* asked) {
   for (const auto& leaf : node.leaves) {
+    if constexpr (!kAll) {
+      if (!differs(asked, leaf->spec)) continue;
+    }
     if (!leaf->holds(value)) {
       evaluation.failed = leaf->spec;
       return false;
@@ -25,9 +35,29 @@ bool check_node(const Node& node, PyObject* value, Evaluation& evaluation) {
     }
     if (evaluation.careful) evaluation.own(Py_NewRef(found));
     if (child->slot >= 0) evaluation.captured[child->slot] = found;
-    if (!check_node(*child, found, evaluation)) return false;
+    if (!check_node<kAll>(*child, found, evaluation, asked)) return false;
   }
   return true;
+}
+
+template <bool kAll>
+bool check_tree(const GuardTree* tree, Evaluation& evaluation) {
+  evaluation.careful = tree->careful;
+  bool held = tree->root != nullptr && check_node<kAll>(*tree->root, Py_None, evaluation, tree);
+  if (held) {
+    for (const auto& relation : *tree->relations) {
+      if constexpr (!kAll) {
+        if (!differs(tree, relation->spec)) continue;
+      }
+      if (!relation->holds(evaluation.captured)) {
+        evaluation.failed = relation->spec;
+        held = false;
+        break;
+      }
+    }
+  }
+  if (!held && PyErr_Occurred()) PyErr_Clear();
+  return held;
 }
 
 bool node_alive(const Node& node) {
@@ -57,6 +87,7 @@ PyObject* tree_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         tree->root = new Node();
         tree->nodes = new std::vector<Node*>();
         tree->relations = new std::vector<std::unique_ptr<Relation>>();
+        tree->differing = new std::vector<char>();
         return made.release();
       },
       nullptr);
@@ -75,6 +106,7 @@ int tree_clear(PyObject* self) {
   delete std::exchange(tree->root, nullptr);
   delete std::exchange(tree->nodes, nullptr);
   delete std::exchange(tree->relations, nullptr);
+  delete std::exchange(tree->differing, nullptr);
   Py_CLEAR(tree->keep);
   Py_CLEAR(tree->specs);
   return 0;
@@ -185,6 +217,24 @@ PyObject* tree_relation(PyObject* self, PyObject* args) {
       nullptr);
 }
 
+// differ(specs): these tell the entry from others of its code
+PyObject* tree_differ(PyObject* self, PyObject* specs) {
+  return boundary(
+      [&]() -> PyObject* {
+        Ref items = checked(PySequence_Tuple(specs));
+        std::vector<char>& marks = *as_tree(self)->differing;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+          const Py_ssize_t spec = PyLong_AsSsize_t(PyTuple_GET_ITEM(items.get(), i));
+          if (spec == -1 && PyErr_Occurred()) throw PythonError();
+          if (spec < 0) raise(PyExc_IndexError, "no such spec");
+          if (marks.size() <= static_cast<size_t>(spec)) marks.resize(static_cast<size_t>(spec) + 1);
+          marks[static_cast<size_t>(spec)] = 1;
+        }
+        return Py_NewRef(Py_None);
+      },
+      nullptr);
+}
+
 // check(f_locals, f_globals, builtins=None) -> index of the first spec that fails, or -1
 PyObject* tree_check(PyObject* self, PyObject* args) {
   PyObject *locals = nullptr, *globals = nullptr, *builtins = Py_None;
@@ -209,6 +259,7 @@ PyMethodDef tree_methods[] = {
     {"leaf", tree_leaf, METH_VARARGS, "leaf(node, kind, payload, spec)"},
     {"capture", tree_capture, METH_O, "capture(node) -> slot"},
     {"relation", tree_relation, METH_VARARGS, "relation(kind, payload, spec)"},
+    {"differ", tree_differ, METH_O, "differ(specs): the specs that tell the entry from others of its code"},
     {"check", tree_check, METH_VARARGS, "check(f_locals, f_globals, builtins=None) -> failing spec or -1"},
     {"alive", tree_alive, METH_NOARGS, "False once some guard can never hold again"},
     {nullptr, nullptr, 0, nullptr},
@@ -236,21 +287,9 @@ PyType_Spec tree_spec = {"flambeau_capture._C.GuardTree", sizeof(GuardTree), 0,
 
 }  // namespace
 
-bool evaluate(const GuardTree* tree, Evaluation& evaluation) {
-  evaluation.careful = tree->careful;
-  bool held = tree->root != nullptr && check_node(*tree->root, Py_None, evaluation);
-  if (held) {
-    for (const auto& relation : *tree->relations) {
-      if (!relation->holds(evaluation.captured)) {
-        evaluation.failed = relation->spec;
-        held = false;
-        break;
-      }
-    }
-  }
-  if (!held && PyErr_Occurred()) PyErr_Clear();
-  return held;
-}
+bool evaluate(const GuardTree* tree, Evaluation& evaluation) { return check_tree<true>(tree, evaluation); }
+
+bool evaluate_differing(const GuardTree* tree, Evaluation& evaluation) { return check_tree<false>(tree, evaluation); }
 
 bool is_alive(const GuardTree* tree) { return tree->root != nullptr && node_alive(*tree->root); }
 

@@ -15,6 +15,7 @@ from .config import Config
 from .errors import (
     BackendError,
     CaptureError,
+    CompileRefusedError,
     FlambeauCaptureError,
     GraphBreakError,
     InternalError,
@@ -38,16 +39,21 @@ from .marks import (
 )
 from .modes import left_as_before
 from .patches import unpatched
-from .pipeline import capture_frame, make_region
+from .pipeline import capture_frame
 from .record import BreakRecord, CompileRecord
 from .refusal import NumbersRefused
+from .regions import make_region
 from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
+from .stance import NAMES as STANCES
+from .stance import Stance, agree_by, set_stance
 
 __all__ = [
+    "STANCES",
     "BackendError",
     "BreakRecord",
     "CaptureError",
     "CompileRecord",
+    "CompileRefusedError",
     "Config",
     "FlambeauCaptureError",
     "FrameInfo",
@@ -61,6 +67,8 @@ __all__ = [
     "RunGraph",
     "Skip",
     "SkipAlways",
+    "Stance",
+    "agree_by",
     "allow_in_graph",
     "assume_constant_result",
     "call_disabled",
@@ -80,6 +88,7 @@ __all__ = [
     "raised_in_hook",
     "register_correction",
     "reset",
+    "set_stance",
     "unpatched",
     "with_marked_hooks",
     "wrap_numpy",

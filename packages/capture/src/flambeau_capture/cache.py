@@ -42,9 +42,13 @@ def entries_of(region: _C.Region) -> tuple[EntryInfo, ...]:
     return tuple(EntryInfo(code, tuple(tree.specs)) for code in region.codes() for tree in region.trees(code))
 
 
+def regions() -> tuple[_C.Region, ...]:
+    """The regions that live."""
+    with _lock:
+        return tuple(_regions)
+
+
 def reset() -> None:
     """Forget every compiled entry and every decision to skip, in all regions."""
-    with _lock:
-        live = list(_regions)
-    for region in live:
+    for region in regions():
         region.forget()

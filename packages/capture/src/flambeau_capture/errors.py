@@ -121,6 +121,13 @@ class OptionError(CaptureError, ValueError):
     code = "FB107"
 
 
+class CompileRefusedError(CaptureError, RuntimeError):
+    """The stance "fail_on_recompile" is taken and a call needs something to be compiled."""
+
+    code = "FB108"
+    hint = "call it with such inputs before the stance is taken, or take the stance 'eager_on_recompile'"
+
+
 class InternalError(FlambeauCaptureError, AssertionError):
     """A fault of ours: the message says which invariant broke."""
 

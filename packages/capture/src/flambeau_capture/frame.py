@@ -32,6 +32,8 @@ class FrameInfo:
     function: FunctionType
     entries: int = 0
     replaced: tuple[str, ...] = ()
+    #: Why each entry of the code does not fit, in words.
+    misses: list[str] = Factory(list)
     #: What traced the frame. These refer to themselves, and to objects of the program: see `let_go`.
     traces: list[Any] = Factory(list)
 
@@ -87,5 +89,17 @@ class SkipAlways:
     recursive: bool = False
 
 
-Answer = RunCode | RunGraph | Skip | SkipAlways
+@frozen
+class Later:
+    """Run this call in eager, with everything that it calls; ask again at the next."""
+
+
+@frozen(eq=False)
+class Once:
+    """Run this call as `answer` says; ask again at the next."""
+
+    answer: RunCode | RunGraph
+
+
+Answer = RunCode | RunGraph | Skip | SkipAlways | Later | Once
 Callback = Callable[[FrameInfo], Answer]

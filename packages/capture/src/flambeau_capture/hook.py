@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 
-from . import cache, log
+from . import cache, log, stance
 from .bytecode.encode import argument_names
 from .class_names import class_qualname
 from .config import Config
 from .errors import FlambeauCaptureError, GraphBreakError, GuardSelfCheckError, InternalError, RecompileLimitError
-from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
+from .frame import Callback, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
 from .guards.build import build
 from .guards.check import holds
 from .guards.explain import GuardText, explain
@@ -84,14 +84,28 @@ def flatten(code: CodeType) -> CodeType:
 class _Handler:
     """What the native region asks about a frame that no entry covers.
 
-    Answers in the form `csrc/code_cache.cpp` reads: None (skip), False or True (skip always, True: and what it calls), or a tuple.
+    Answers in the form `csrc/code_cache.cpp` reads: None (skip), False or True (skip always, True: and what it calls), `...` (not this time),
+    or a tuple.
     """
 
-    __slots__ = ("callback", "config")
+    __slots__ = ("callback", "config", "differences", "others")
 
     def __init__(self, callback: Callback, config: Config) -> None:
         self.callback = callback
         self.config = config
+        self.differences: dict[CodeType, stance.Differences] = {}
+        self.others: dict[int, _C.Region] = {}
+
+    def elsewhere(self, region: _C.Region) -> _C.Region:
+        """The region that is called in the place of `region` while the stance names a backend: the same with that backend, and entries of its own."""
+        backend = stance.current().backend
+        compiled_by = getattr(self.callback, "compiled_by", None)
+        if backend is None or compiled_by is None:
+            return region
+        if id(backend) not in self.others:
+            # The region holds the backend, which keeps its identity.
+            self.others[id(backend)] = make_region(region.callable, compiled_by(backend), self.config)
+        return self.others[id(backend)]
 
     def __call__(self, *asked: Any) -> Any:
         if not are_as_imported():
@@ -123,7 +137,7 @@ class _Handler:
         if over_limit:
             return None
         try:
-            return self.entry_of(frame)
+            return self.entry_of(frame, trees)
         except Exception as error:
             if isinstance(error, FlambeauCaptureError) and not isinstance(error, InternalError):
                 raise
@@ -134,11 +148,21 @@ class _Handler:
             warn_of_fault(code, error)
             return False
 
-    def entry_of(self, frame: FrameInfo) -> Any:
+    def entry_of(self, frame: FrameInfo, trees: tuple[_C.GuardTree, ...]) -> Any:
         """The callback's answer in native form, its guards built and checked."""
-        match self.callback(frame):
+        answer = self.callback(frame)
+        native = self.native_of(frame, answer.answer if isinstance(answer, Once) else answer)
+        if trees and isinstance(native, tuple):
+            self.differences.setdefault(frame.code, stance.Differences()).mark(trees, native[1], frame)
+        return ("once", native) if isinstance(answer, Once) else native
+
+    def native_of(self, frame: FrameInfo, answer: Any) -> Any:
+        """An answer in the form that `csrc/code_cache.cpp` reads."""
+        match answer:
             case Skip():
                 return None
+            case Later():
+                return ...
             case SkipAlways(recursive=recursive):
                 return recursive
             case RunCode() as answer:
@@ -150,11 +174,14 @@ class _Handler:
                 boxed = bool(getattr(answer.compiled, "_boxed_call", False))
                 return "graph", tree, answer.compiled, boxed, slots, answer.outputs, answer
             case other:
-                raise TypeError(f"a frame callback must answer RunGraph, RunCode, Skip or SkipAlways, not {other!r}")
+                raise TypeError(
+                    f"a frame callback must answer RunGraph, RunCode, Skip, SkipAlways, Later or Once, not {other!r}"
+                )
 
     def tell_misses(self, frame: FrameInfo, trees: tuple[_C.GuardTree, ...], over_limit: bool) -> None:
         """Log why each entry does not fit; raise where the options say so."""
         reasons = [reason for tree in trees[:_TOLD] if (reason := failure(tree, frame)) is not None]
+        frame.misses.extend(reasons)
         event = log.RECOMPILE_LIMIT if over_limit else log.RECOMPILE
         words = log.place_of(frame.code)
         if over_limit:

@@ -21,15 +21,12 @@ from .aliasing import history_guards, object_guards, refuse_resized, refuse_writ
 from .backend_call import call_backend
 from .captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .class_names import class_name
-from .collector import few_collections
 from .config import Config
 from .cut import computes, goes_over_tensors, handles_groups, loops_around, place_to_cut, step_back, stores_data_later
 from .effects.describe import effects_text
-from .errors import FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.describe import symbols_text
 from .graph.dynamics import Dynamics
-from .graph.quiet import quiet_fakes
 from .graph.shapes import check_marks, open_conditions, shape_guards
 from .graph.trials import BEYOND_MEMORY
 from .guard_filter import filter_guards
@@ -40,16 +37,14 @@ from .guards.state import beyond_graphs, current_state
 from .inference import settle_inference
 from .interp.outputs import needed_outputs
 from .interp.tracer import Tracer
-from .library import inspect, threading, time
+from .library import time
 from .modes import (
     mode_effects,
     needs_gradients,
-    node_hooks_set_aside,
     refuse_unchecked,
     restored_modes,
 )
 from .patches import unpatched
-from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
 from .refusal import CannotCapture, NumbersRefused, TraceAnew, refuse_fullgraph
@@ -67,15 +62,9 @@ from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import CodeType, FrameType
+    from types import CodeType
 
 Backend = Callable[..., Any]
-_MODULE_MACHINERY = frozenset(
-    method.__code__
-    for name, method in vars(torch.nn.Module).items()
-    if inspect.isfunction(method) and name not in ("_wrapped_call_impl", "_call_impl")
-)
-"""Methods of `nn.Module` itself: what they do to a module is replayed by calling them, so they are never compiled on their own."""
 _RECURSION = 20_000
 _RAISES = ("uncaught-exception", "operator-error")
 """Breaks at which the program itself raises: with `fullgraph` too, the exception is its own, from plain Python (a call that then returns
@@ -83,7 +72,6 @@ without having run anything that was compiled is an error: `hook.py:nothing_ran`
 _OF_HISTORY = ("is being used in an in-place operation", "is being modified inplace")
 """What autograd says of a write, by how its target was taken and whether somebody has asked for its history since: what a graph hands on to
 a break are views of the same, taken anew."""
-_SUSPENDS = 0x20 | 0x80 | 0x200
 
 
 @frozen(eq=False)
@@ -501,78 +489,3 @@ def _tell(original: CodeType, code: CodeType, traced: Traced, *, direct: bool) -
         original=log.Text(lambda: listing(original)),
         rewritten=log.Text(lambda: listing(code)),
     )
-
-
-# regions
-
-
-def make_region(
-    function: Callable[..., Any],
-    backend: Backend,
-    *,
-    config: Config | None = None,
-    observer: Callable[[CompileRecord], None] | None = None,
-    **options: Any,
-) -> Any:
-    """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
-
-    `options` override fields of `config` (`fullgraph=True`, `dynamic=False`).
-    """
-    settings = config if config is not None else Config.from_environment()
-    if options:
-        settings = evolve(settings, **options)
-    return hook.make_region(function, _Callback(backend, settings, observer), settings)
-
-
-def _is_running(code: CodeType) -> bool:
-    """Whether a frame of this code is on the stack."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame is not None
-
-
-class _Callback:
-    """What a region asks about a frame; holds what its compiles have learnt, one `Dynamics` a code object."""
-
-    def __init__(self, backend: Backend, config: Config, observer: Callable[[CompileRecord], None] | None) -> None:
-        self.backend = backend
-        self.config = config
-        self.observer = observer
-        self.dynamics: dict[CodeType, Dynamics] = {}
-        self.raising = threading.local()
-
-    def __call__(self, info: FrameInfo) -> Answer:
-        # Of a call that is left to plain Python because it raises, what it calls is part: with `fullgraph` it would be refused.
-        raising = getattr(self.raising, "code", None)
-        if raising is not None and raising is not info.code and _is_running(raising):
-            return Skip()
-        answer = self._answer(info)
-        vars(self.raising).clear()
-        if isinstance(answer, Skip) and answer.raises:
-            self.raising.code = info.code
-        return answer
-
-    def _answer(self, info: FrameInfo) -> Answer:
-        decision = decide(info.code)
-        if decision is not Decision.TRACE or info.code.co_flags & _SUSPENDS:
-            return SkipAlways(recursive=decision is Decision.OPAQUE)
-        if info.code in _MODULE_MACHINERY:
-            return SkipAlways()
-        dynamics = self.dynamics.setdefault(info.code, Dynamics())
-        try:
-            with few_collections(), quiet_fakes(), node_hooks_set_aside():
-                return capture_frame(
-                    info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer
-                )
-        except FlambeauCaptureError:
-            raise
-        except Exception as error:
-            if not self.config.suppress_errors or self.config.fullgraph:
-                raise InternalError(
-                    f"capturing {info.code.co_qualname} failed: {type(error).__name__}: {error}"
-                ) from error
-            hook.warn_of_fault(info.code, error)
-            return SkipAlways()
-        finally:
-            info.let_go()

@@ -1,0 +1,143 @@
+"""Regions as programs make them: a callable whose frames are captured and compiled with a backend.
+
+In: a callable, a backend, options. Out: `make_region`'s native region, whose questions about frames `_Callback` answers: which frames are looked at
+at all, what the stance says of compiling now, and `pipeline.py:capture_frame` for the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+from attrs import evolve
+
+from . import hook, stance
+from .collector import few_collections
+from .config import Config
+from .errors import CompileRefusedError, FlambeauCaptureError, InternalError
+from .frame import Answer, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
+from .graph.dynamics import Dynamics
+from .graph.quiet import quiet_fakes
+from .library import inspect, threading
+from .modes import node_hooks_set_aside
+from .pipeline import Backend, capture_frame, trace_frame
+from .policy import Decision, decide
+from .record import CompileRecord
+from .refusal import CannotCapture, TraceAnew
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+_MODULE_MACHINERY = frozenset(
+    method.__code__
+    for name, method in vars(torch.nn.Module).items()
+    if inspect.isfunction(method) and name not in ("_wrapped_call_impl", "_call_impl")
+)
+"""Methods of `nn.Module` itself: what they do to a module is replayed by calling them, so they are never compiled on their own."""
+_SUSPENDS = 0x20 | 0x80 | 0x200
+
+
+def make_region(
+    function: Callable[..., Any],
+    backend: Backend,
+    *,
+    config: Config | None = None,
+    observer: Callable[[CompileRecord], None] | None = None,
+    **options: Any,
+) -> Any:
+    """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
+
+    `options` override fields of `config` (`fullgraph=True`, `dynamic=False`).
+    """
+    settings = config if config is not None else Config.from_environment()
+    if options:
+        settings = evolve(settings, **options)
+    return hook.make_region(function, _Callback(backend, settings, observer), settings)
+
+
+def _is_running(code: CodeType) -> bool:
+    """Whether a frame of this code is on the stack."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+class _Callback:
+    """What a region asks about a frame; holds what its compiles have learnt, one `Dynamics` a code object."""
+
+    def __init__(self, backend: Backend, config: Config, observer: Callable[[CompileRecord], None] | None) -> None:
+        self.backend = backend
+        self.config = config
+        self.observer = observer
+        self.dynamics: dict[CodeType, Dynamics] = {}
+        self.raising = threading.local()
+        self.met: set[CodeType] = set()
+
+    def compiled_by(self, backend: Backend) -> _Callback:
+        """The same for another backend, with nothing learnt."""
+        return _Callback(backend, self.config, self.observer)
+
+    def __call__(self, info: FrameInfo) -> Answer:
+        # Of a call that is left to plain Python because it raises, what it calls is part: with `fullgraph` it would be refused.
+        raising = getattr(self.raising, "code", None)
+        if raising is not None and raising is not info.code and _is_running(raising):
+            return Skip()
+        answer = self._answer(info)
+        vars(self.raising).clear()
+        if isinstance(answer, Skip) and answer.raises:
+            self.raising.code = info.code
+        return answer
+
+    def _answer(self, info: FrameInfo) -> Answer:
+        decision = decide(info.code)
+        if decision is not Decision.TRACE or info.code.co_flags & _SUSPENDS:
+            return SkipAlways(recursive=decision is Decision.OPAQUE)
+        if info.code in _MODULE_MACHINERY:
+            return SkipAlways()
+        taken = stance.current()
+        if taken.refuses and stance.computes(info):
+            raise refusal_of(info)
+        try:
+            with few_collections(), quiet_fakes(), node_hooks_set_aside():
+                if taken.puts_off and not info.entries and info.code not in self.met:
+                    self.met.add(info.code)
+                    return self._first(info, taken)
+                return self._captured(info, self.backend)
+        except FlambeauCaptureError:
+            raise
+        except Exception as error:
+            if not self.config.suppress_errors or self.config.fullgraph:
+                raise InternalError(
+                    f"capturing {info.code.co_qualname} failed: {type(error).__name__}: {error}"
+                ) from error
+            hook.warn_of_fault(info.code, error)
+            return SkipAlways()
+        finally:
+            info.let_go()
+
+    def _captured(self, info: FrameInfo, backend: Backend) -> Answer:
+        dynamics = self.dynamics.setdefault(info.code, Dynamics())
+        return capture_frame(info, backend=backend, config=self.config, dynamics=dynamics, observer=self.observer)
+
+    def _first(self, info: FrameInfo, taken: stance.Stance) -> Answer:
+        """The answer for the first call of a code whose compile is put off: what it is called with is learnt from, so that the next sees what changes."""
+        if taken.first is not None:
+            answer = self._captured(info, taken.first)
+            return Once(answer) if isinstance(answer, (RunCode, RunGraph)) else answer
+        with suppress(CannotCapture, TraceAnew, FlambeauCaptureError):
+            trace_frame(info, evolve(self.config, fullgraph=False), self.dynamics.setdefault(info.code, Dynamics()))
+        return Later()
+
+
+def refusal_of(info: FrameInfo) -> CompileRefusedError:
+    """The error for a frame that would be compiled where the stance refuses it."""
+    listed = "".join(f"\n  - {reason}" for reason in info.misses)
+    why = f" again; no entry fits:{listed}" if listed else ", and never was before"
+    code = info.code
+    return CompileRefusedError(
+        f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) would be compiled under the stance 'fail_on_recompile'{why}"
+    )
