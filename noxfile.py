@@ -201,6 +201,15 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def site(session: nox.Session) -> None:
+    """The documentation as a site, in .nox/site-pages; warnings are errors. `-- serve` shows it and follows changes."""
+    session.install("-r", "tools/site/requirements.txt")
+    # Two of the libraries print advertisements of their successors.
+    quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
+    session.run("mkdocs", *(session.posargs or ["build"]), env=quiet)
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """sdist and wheel of each package, into dist/."""
     session.install(TORCH, "hatchling>=1.27", "build")
