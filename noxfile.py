@@ -180,7 +180,9 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """mypy, strict, over every package's sources."""
-    session.install(TORCH, "-r", "tools/lint-requirements.txt", "attrs", "structlog", "rich", "click", "numpy==2.4.6")
+    session.install(
+        TORCH, "-r", "tools/lint-requirements.txt", "attrs", "structlog", "rich", "click", "jinja2", "numpy==2.4.6"
+    )
     session.run("mypy", *(f"packages/{name}/src" for name in PACKAGES))
 
 
