@@ -83,10 +83,12 @@ def _watched_handler(handler: type[Any], witness: Witness) -> type[Any]:
             if rest[-1]:
                 witness.in_eager.append(f"the recompile limit was reached in {code.co_qualname}")
             try:
-                return super().__call__(code, *rest)
+                answer = super().__call__(code, *rest)
             except BaseException:
                 self.log.raised += 1
                 raise
+            self.log.raised += isinstance(answer, BaseException)
+            return answer
 
     return Watched
 

@@ -304,7 +304,7 @@ def test_an_operator_whose_fake_lies_is_repeated_and_remembered(monkeypatch: pyt
     assert len(told) == 1
     later = flambeau.explain(lambda x: wrong(x) + 1)(X)
     assert "flambeau_tests::widened returns something else than its fake says" in str(later)
-    with pytest.raises(flambeau_runtime.PredictionError, match=r"R201.*widened returned float64"):
+    with pytest.raises(flambeau_runtime.PredictionError, match=r"FB408.*widened returned float64"):
         monkeypatch.setattr("flambeau.rescue._mispredicted", set())
         flambeau.compile(function, options=FRESH, fullgraph=True)(X)
 

@@ -295,6 +295,7 @@ LEFT_OUT = {
     "api/src/flambeau/report/*.py": "pages about what was compiled",
     "*/src/*/log.py": "which events are written, and how",
     "*/src/*/errors.py": "the words of errors",
+    "*/src/*/error_root.py": "the words of errors",
     "*/src/*/text.py": "words",
     "*/src/*/*/text.py": "words",
     "*/src/*/*/describe.py": "words",

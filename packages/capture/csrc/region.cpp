@@ -56,6 +56,12 @@ Ref trees_of(const CodeEntries& record) {
   return trees;
 }
 
+// An error that the handler returns, as it is: with the traceback that the handler gave it.
+[[noreturn]] void raise_answer(const Ref& error) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  throw PythonError();
+}
+
 Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool over_limit) {
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   Ref locals = locals_of(code, view);
@@ -75,6 +81,7 @@ Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, c
     answer = PyObject_Vectorcall(region->handler, arguments, std::size(arguments), nullptr);
   }
   keep_hook_installed();
+  if (answer != nullptr && PyExceptionInstance_Check(answer)) raise_answer(Ref::steal(answer));
   return checked(answer);
 }
 
@@ -156,7 +163,11 @@ PyObject* call_with(PyObject* self, PyObject* const* arguments, size_t flags, Py
   if (region->strict && result != nullptr && state.runs == runs) {
     Py_DECREF(result);
     SuspendedScope asking(state);
-    return PyObject_CallMethod(region->handler, "nothing_ran", "O", region->callable);
+    PyObject* error = PyObject_CallMethod(region->handler, "nothing_ran", "O", region->callable);
+    if (error == nullptr) return nullptr;
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+    Py_DECREF(error);
+    return nullptr;
   }
   return result;
 }
@@ -514,7 +525,7 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
                         (record.entries.empty() && record.skipped.size() >= kSkippedOwners);
           return Compiled::kSkip;
         }
-        if (!PyTuple_Check(answer.get())) raise(PyExc_TypeError, "a handler answers None, a bool or a tuple");
+        if (!PyTuple_Check(answer.get())) raise(PyExc_TypeError, "a handler answers None, a bool, a tuple or an error");
         const bool once = PyTuple_GET_SIZE(answer.get()) == 2;
         EntryPtr entry = parse_entry(once ? PyTuple_GET_ITEM(answer.get(), 1) : answer.get());
         entry->owner = owner;

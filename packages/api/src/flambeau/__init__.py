@@ -22,12 +22,13 @@ check_environment()
 # Below the check: without it, an unsupported torch or Python would fail in one of these in words that say nothing.
 from . import compiler  # noqa: E402
 from .compile import compile  # noqa: E402
+from .errors import FlambeauError  # noqa: E402
 from .explain import explain  # noqa: E402
 from .log import configure_from_environment  # noqa: E402
 from .records import Explanation  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["Explanation", "__version__", "compile", "compiler", "explain"]
+__all__ = ["Explanation", "FlambeauError", "__version__", "compile", "compiler", "explain"]
 
 configure_from_environment()
 _set_state(_numbers)

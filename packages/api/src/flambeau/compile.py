@@ -20,7 +20,7 @@ import flambeau_capture
 
 from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
 from .defaults import Settings, is_disabled, option_defaults, settings_of
-from .errors import InvalidOption, NotHereYet, UnknownName
+from .errors import FlambeauError, InvalidOption, NotHereYet, UnknownName, without_our_frames
 from .log import logger
 from .module import compiled_module, original_of
 from .observe import observer_of
@@ -85,7 +85,11 @@ def compile(
     }
     if model is None:
         return functools.partial(compile, **arguments, disable=disable)
-    return _compile(model, arguments, None, disable=disable)
+    try:
+        return _compile(model, arguments, None, disable=disable)
+    except FlambeauError as error:
+        without_our_frames(error)
+        raise
 
 
 def compile_recorded(model: Any, recorder: Recorder, **arguments: Any) -> Any:

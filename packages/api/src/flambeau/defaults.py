@@ -132,7 +132,7 @@ def user_errors() -> Iterator[None]:
         flambeau_autograd.OptionError,
         flambeau_inductor.OptionError,
     ) as error:
-        raise InvalidOption(error.message, getattr(error, "hint_text", "") or getattr(error, "hint", "")) from None
+        raise InvalidOption(error.message, error.hint) from None
 
 
 def _default(name: str) -> Any:

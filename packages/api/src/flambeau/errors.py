@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
 
 import flambeau_capture
 from flambeau_capture import BackendError, GraphBreakError
+from flambeau_capture.error_root import FlambeauError, UserPosition, without_our_frames
 
 __all__ = [
     "BackendError",
@@ -25,38 +25,26 @@ __all__ = [
     "UnknownName",
     "UnsupportedEnvironment",
     "UserError",
+    "UserPosition",
+    "without_our_frames",
 ]
-
-
-class FlambeauError(Exception):
-    """Base of every error that the api package raises."""
-
-    code: ClassVar[str] = "FBA000"
-    hint = ""
-
-    def __str__(self) -> str:
-        text = f"[{self.code}] {super().__str__()}"
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 
 class UserError(FlambeauError):
     """The call or its arguments are wrong."""
 
 
-class InternalError(FlambeauError, flambeau_capture.InternalError):
+class InternalError(flambeau_capture.InternalError):
     """flambeau itself is at fault: a stage behind capture failed. What it raised is the cause."""
 
-    code = "FBA001"
-    hint = (  # type: ignore[misc]  # an instance's in one base, the class's in the other
-        "please report this with the output of FLAMBEAU_LOGS=graph_code,output_code; backend='eager' should run the program"
-    )
-    __str__ = flambeau_capture.InternalError.__str__
+    code = "FB090"
+    hint = "please report this with the output of FLAMBEAU_LOGS=graph_code,output_code; backend='eager' should run the program"
 
 
 class GraphNotCompiled(BackendError):
     """`fullgraph=True` was asked for, and no program can be made of the captured graph."""
 
-    code = "FBA107"
+    code = "FB007"
 
 
 class UnknownName(UserError, ValueError):
@@ -68,7 +56,7 @@ class UnknownName(UserError, ValueError):
         known: the names that exist; the nearest one becomes the hint.
     """
 
-    code = "FBA101"
+    code = "FB001"
 
     def __init__(self, kind: str, given: object, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -85,7 +73,7 @@ class NotHereYet(UnknownName):
         given: the name in the call.
     """
 
-    code = "FBA106"
+    code = "FB006"
 
     def __init__(self, kind: str, given: str) -> None:
         UserError.__init__(self, f"{kind} {given!r} of torch.compile is not here yet")
@@ -95,31 +83,23 @@ class NotHereYet(UnknownName):
 class InvalidOption(UserError, TypeError):
     """An option has a value of the wrong type, or two arguments exclude each other."""
 
-    code = "FBA102"
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+    code = "FB002"
 
 
 class DuplicateBackend(UserError, ValueError):
     """A backend name is registered twice with different functions."""
 
-    code = "FBA103"
+    code = "FB003"
 
 
 class BackendLookupError(UserError, TypeError):
     """What was given as a backend is neither a name nor a callable, has no name to register, or cannot be imported."""
 
-    code = "FBA104"
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+    code = "FB004"
 
 
 class UnsupportedEnvironment(UserError, ImportError):
     """The Python or torch that runs is outside the supported range."""
 
-    code = "FBA105"
+    code = "FB005"
     hint = "flambeau supports CPython 3.11 - 3.13 with torch 2.11 - 2.15 on Linux x86-64"

@@ -6,24 +6,21 @@ In: what went wrong, in words. Out: an exception with a stable code and a hint.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+
+from .error_root import FlambeauError
 
 
-class AutogradError(Exception):
-    """Root of the package's errors: `code`, `message`, `hint`."""
+class AutogradError(FlambeauError):
+    """Root of everything ahead-of-time autograd raises."""
 
-    code = "A000"
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(f"[{self.code}] {message}" + (f"\n  hint: {hint}" if hint else ""))
-        self.message = message
-        self.hint = hint
+    code: ClassVar[str] = "FB200"
 
 
-class UnsupportedGraph(AutogradError):
+class UnsupportedGraph(AutogradError, NotImplementedError):
     """The graph holds something this package does not model; the caller runs it in eager."""
 
-    code = "A001"
+    code = "FB201"
 
 
 class WrappedGradient(UnsupportedGraph):
@@ -40,30 +37,26 @@ class WrappedGradient(UnsupportedGraph):
 class UnsupportedMutation(UnsupportedGraph):
     """A mutation whose effect outside the graph cannot be reproduced (resize, set, aliased inputs)."""
 
-    code = "A002"
+    code = "FB202"
 
 
 class UnsupportedDoubleBackward(AutogradError, RuntimeError):
     """`create_graph=True` was asked for a graph whose backward cannot be differentiated again."""
 
-    code = "A003"
+    code = "FB203"
 
 
 class OptionError(AutogradError, ValueError):
     """An option, or the environment variable that stands for it, has a value that it does not take."""
 
-    code = "A004"
+    code = "FB207"
 
 
-class InternalError(AutogradError):
+class InternalError(AutogradError, AssertionError):
     """A promise between two stages was broken, or a stage failed where torch by itself does not: please report."""
 
-    code = "A900"
-
-    def __init__(
-        self,
-        message: str,
-        hint: str = "a fault of flambeau: FLAMBEAU_LOGS=graph_code prints the graph; please report it with this text, "
-        "and compile with backend='eager' until it is mended",
-    ) -> None:
-        super().__init__(message, hint)
+    code = "FB290"
+    hint = (
+        "a fault of flambeau: FLAMBEAU_LOGS=graph_code prints the graph; please report it with this text, "
+        "and compile with backend='eager' until it is mended"
+    )

@@ -13,7 +13,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from . import hook
 from .captured import FrameResult
-from .errors import BackendError, FlambeauCaptureError
+from .error_root import FlambeauError
+from .errors import BackendError
 from .graph.builder import GraphBuilder
 from .graph.names import hold_replaced
 from .inference import called_as
@@ -34,7 +35,7 @@ def call_backend(backend: Callable[..., Any], builder: GraphBuilder, result: Fra
     try:
         with function_modes_set_aside(), called_as(graph, result.wants_grad):
             compiled = backend(graph, list(inputs))
-    except (FlambeauCaptureError, NumbersRefused):
+    except (FlambeauError, NumbersRefused):
         raise
     except Exception as error:
         name = getattr(backend, "__name__", None) or type(backend).__name__

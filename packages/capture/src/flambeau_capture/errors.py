@@ -1,13 +1,6 @@
 """Errors of capture: `CaptureError` is the user's to fix, `InternalError` is ours.
 
-Every error has a stable `code`, a message for this case, a hint, and the user's position where one is known::
-
-    FB101: the frame cannot be captured as one graph: data-dependent branch
-      model.py:12 in forward
-          if x.sum() > 0:
-             ^^^^^^^^^^^
-      hint: compute both sides and choose with torch.where
-
+Every error has a stable `code`, a message for this case, a hint, and the user's frames where they are known; `error_root.py` says how they are told.
 Subclasses also derive from the nearest built-in, so `except RuntimeError` keeps working.
 """
 
@@ -15,58 +8,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from attrs import frozen
+from .error_root import FlambeauError, UserPosition
 
-from .library import linecache
-
-
-@frozen
-class UserPosition:
-    """A place in the user's code; columns are UTF-8 byte offsets as CPython keeps them, or None."""
-
-    file: str
-    line: int
-    function: str = ""
-    column: int | None = None
-    end_column: int | None = None
-
-    def render(self) -> str:
-        """The line, its text and a caret under the expression."""
-        head = f"  {self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
-        text = linecache.getline(self.file, self.line).rstrip("\n")
-        if not text.strip():
-            return head
-        indent = len(text) - len(text.lstrip())
-        shown = f"{head}\n      {text.strip()}"
-        if self.column is None:
-            return shown
-        encoded = text.encode()
-        start = len(encoded[: self.column].decode(errors="ignore")) - indent
-        end = len(text.rstrip()) - indent
-        if self.end_column is not None and self.end_column > self.column:
-            end = min(end, len(encoded[: self.end_column].decode(errors="ignore")) - indent)
-        return f"{shown}\n      {' ' * max(start, 0)}{'^' * max(end - max(start, 0), 1)}"
+__all__ = ["FlambeauError", "UserPosition"]
 
 
-class FlambeauCaptureError(Exception):
-    """Root of everything capture raises. Attributes: `code`, `message`, `hint`, `position`."""
+class FlambeauCaptureError(FlambeauError):
+    """Root of everything capture raises."""
 
     code: ClassVar[str] = "FB100"
-    hint: ClassVar[str] = ""
-
-    def __init__(self, message: str, *, hint: str | None = None, position: UserPosition | None = None) -> None:
-        self.message = message
-        self.hint_text = self.hint if hint is None else hint
-        self.position = position
-        super().__init__(message)
-
-    def __str__(self) -> str:
-        parts = [f"{self.code}: {self.message}"]
-        if self.position is not None:
-            parts.append(self.position.render())
-        if self.hint_text:
-            parts.append(f"  hint: {self.hint_text}")
-        return "\n".join(parts)
 
 
 class CaptureError(FlambeauCaptureError):

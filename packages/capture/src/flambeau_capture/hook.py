@@ -24,7 +24,8 @@ from . import cache, log, stance
 from .bytecode.encode import argument_names
 from .class_names import class_qualname
 from .config import Config
-from .errors import FlambeauCaptureError, GraphBreakError, GuardSelfCheckError, InternalError, RecompileLimitError
+from .error_root import FlambeauError, without_our_frames
+from .errors import GraphBreakError, GuardSelfCheckError, InternalError, RecompileLimitError
 from .frame import Callback, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
 from .guards.build import build
 from .guards.check import holds
@@ -108,10 +109,14 @@ class _Handler:
         return self.others[id(backend)]
 
     def __call__(self, *asked: Any) -> Any:
-        if not are_as_imported():
-            with PutBack() as replaced:
-                return self.ask(*asked, replaced)
-        return self.ask(*asked, ())
+        try:
+            if not are_as_imported():
+                with PutBack() as replaced:
+                    return self.ask(*asked, replaced)
+            return self.ask(*asked, ())
+        except FlambeauError as error:
+            # Returned, for the region to raise: a traceback begins where the program called it, without the frame of this method.
+            return without_our_frames(error)
 
     def ask(self, *asked: Any) -> Any:
         if _OTHER_COMPILER not in sys.modules:
@@ -139,7 +144,7 @@ class _Handler:
         try:
             return self.entry_of(frame, trees)
         except Exception as error:
-            if isinstance(error, FlambeauCaptureError) and not isinstance(error, InternalError):
+            if isinstance(error, FlambeauError) and not isinstance(error, AssertionError):
                 raise
             if self.config.fullgraph or not self.config.suppress_errors:
                 if isinstance(error, InternalError):
@@ -207,10 +212,10 @@ class _Handler:
         """Called once a region, where its frames are nested so deep that they run in plain Python."""
         log.logger.warning(log.NESTED_TOO_DEEP, **log.place_of(code))
 
-    def nothing_ran(self, callable: Callable[..., Any]) -> None:
-        """Called where a call of a region with `fullgraph` ended without having run anything that was compiled."""
+    def nothing_ran(self, callable: Callable[..., Any]) -> GraphBreakError:
+        """What is raised where a call of a region with `fullgraph` ended without having run anything that was compiled."""
         name = getattr(callable, "__qualname__", None) or class_qualname(type(callable))
-        raise GraphBreakError(
+        return GraphBreakError(
             f"nothing of {name} was captured: its code runs in plain Python",
             hint="wrappers of torch and of the standard library, generators, coroutines and functions marked as disabled are not "
             "captured; compile the function that they call, or drop fullgraph=True",

@@ -35,17 +35,19 @@ def refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
         return
     reason = describe(broken.code)
     at = broken.position
-    position = None
+    positions = [UserPosition(*frame) for frame in broken.stack[:-1]]
     if at is not None:
-        position = UserPosition(
-            at.file,
-            at.line,
-            at.function,
-            at.column if at.column >= 0 else None,
-            at.end_column if at.end_column >= 0 and at.end_line == at.line else None,
+        positions.append(
+            UserPosition(
+                at.file,
+                at.line,
+                at.function,
+                at.column if at.column >= 0 else None,
+                at.end_column if at.end_column >= 0 and at.end_line == at.line else None,
+            )
         )
     raise GraphBreakError(
         f"the frame cannot be captured as one graph [{broken.code}]: {reason.explanation}: {broken.message}",
         hint=broken.hint or reason.hint,
-        position=position,
+        positions=positions,
     ) from broken

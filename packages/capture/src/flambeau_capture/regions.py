@@ -17,6 +17,7 @@ from attrs import evolve
 from . import hook, stance
 from .collector import few_collections
 from .config import Config
+from .error_root import FlambeauError
 from .errors import CompileRefusedError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
 from .graph.dynamics import Dynamics
@@ -107,7 +108,7 @@ class _Callback:
                     self.met.add(info.code)
                     return self._first(info, taken)
                 return self._captured(info, self.backend)
-        except FlambeauCaptureError:
+        except FlambeauError:
             raise
         except Exception as error:
             if not self.config.suppress_errors or self.config.fullgraph:

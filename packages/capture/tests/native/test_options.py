@@ -53,10 +53,10 @@ def test_every_error_has_its_own_code():
 def test_an_error_shows_the_line_and_a_caret(tmp_path):
     path = tmp_path / "model.py"
     path.write_text("def f(x):\n    return x.nope()\n")
-    error = GraphBreakError("no", position=UserPosition(str(path), 2, "f", 11, 19))
+    error = GraphBreakError("no", positions=[UserPosition(str(path), 2, "f", 11, 19)])
     assert isinstance(error, RuntimeError)
     lines = str(error).splitlines()
-    assert lines[0] == "FB101: no"
+    assert lines[0] == "[FB101] no"
     assert lines[1].strip() == f"{path}:2 in f"
     assert lines[2].strip() == "return x.nope()"
     assert lines[3].index("^") - lines[2].index("return") == 7

@@ -8,28 +8,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from flambeau_runtime.error_root import FlambeauError
 
-class FlambeauInductorError(Exception):
-    """Root of everything inductor raises. Attributes: ``code``, ``message``, ``hint_text``, ``context``."""
+
+class FlambeauInductorError(FlambeauError):
+    """Root of everything inductor raises."""
 
     code: ClassVar[str] = "FB300"
-    hint: ClassVar[str] = ""
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        self.message = message
-        self.hint_text = self.hint if hint is None else hint
-        self.context: list[str] = []
-        super().__init__(message)
-
-    def add_context(self, where: str) -> None:
-        """Say what was being done, innermost first."""
-        self.context.append(where)
-
-    def __str__(self) -> str:
-        parts = [f"{self.code}: {self.message}", *(f"  while {where}" for where in self.context)]
-        if self.hint_text:
-            parts.append(f"  hint: {self.hint_text}")
-        return "\n".join(parts)
 
 
 class CompileError(FlambeauInductorError):
@@ -41,7 +26,7 @@ class CompileError(FlambeauInductorError):
 class OptionError(CompileError, ValueError):
     """An option that does not exist or has a value that is not allowed."""
 
-    code = "FB301"
+    code = "FB307"
 
 
 class UnsupportedGraphError(CompileError, NotImplementedError):

@@ -1,65 +1,62 @@
-"""Errors of the runtime: each has a stable code, a message and a hint."""
+"""Errors of the runtime: each has a stable code, a message and a hint; `error_root.py` says how they are told."""
 
 from __future__ import annotations
 
+from typing import ClassVar
 
-class RuntimeFault(Exception):
-    """Root of what this package raises. ``code`` is stable, ``hint`` says what to do."""
+from .error_root import FlambeauError
 
-    code = "R000"
-    hint = ""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        self.message = message
-        if hint is not None:
-            self.hint = hint
-        super().__init__(f"[{self.code}] {message}" + (f"\n  hint: {self.hint}" if self.hint else ""))
+class RuntimeFault(FlambeauError):
+    """Root of everything the runtime raises."""
+
+    code: ClassVar[str] = "FB400"
 
 
 class UserError(RuntimeFault):
     """The caller gave something that cannot work."""
 
-    code = "R100"
+    code = "FB400"
 
 
 class InputError(UserError, TypeError):
     """A compiled program was called with inputs that differ from those it was compiled for."""
 
-    code = "R101"
+    code = "FB401"
     hint = "recompile for these inputs, or mark the size that changes as dynamic"
 
 
 class ArtifactError(UserError, ValueError):
     """An artifact is malformed, truncated, or of another version."""
 
-    code = "R102"
+    code = "FB402"
     hint = "delete the file and compile again"
 
 
-class CompilerUnavailable(UserError):
+class CompilerUnavailable(UserError, RuntimeError):
     """No working C++ compiler was found; programs of library calls still run."""
 
-    code = "R103"
+    code = "FB403"
     hint = "install g++ or clang++, or name one in the environment variable CXX"
 
 
 class OptionError(UserError, ValueError):
     """An option, or the environment variable that stands for it, has a value that it does not take."""
 
-    code = "R105"
+    code = "FB407"
 
 
 class ReleasedError(UserError, RuntimeError):
     """A program was given a parameter whose memory was given back when another froze it (`freezing_discard_parameters`)."""
 
-    code = "R106"
+    code = "FB406"
     hint = "load the parameter again, or compile without freezing_discard_parameters"
 
 
 class PredictionError(RuntimeFault, RuntimeError):
     """An operator returned something else than its fake said when the program was compiled. ``operator`` is its name."""
 
-    code = "R201"
+    code = "FB408"
     hint = "correct what the operator's registered fake returns; for one of torch's own, please report it"
 
     @property
@@ -68,22 +65,22 @@ class PredictionError(RuntimeFault, RuntimeError):
         return self.message.partition(" returned ")[0]
 
 
-class BuildError(RuntimeFault):
+class BuildError(RuntimeFault, RuntimeError):
     """The C++ compiler refused a generated source: our fault, not the user's."""
 
-    code = "R200"
+    code = "FB491"
     hint = "this is a defect of the code generator; the source is part of the message"
 
 
 class ExtensionError(UserError, ImportError):
     """The native extension is missing or was built for another torch or Python."""
 
-    code = "R104"
+    code = "FB404"
     hint = "build it again: python tools/build_native.py --inplace runtime"
 
 
-class InternalError(RuntimeFault):
+class InternalError(RuntimeFault, AssertionError):
     """A broken promise inside this package."""
 
-    code = "R900"
+    code = "FB490"
     hint = "please report this with the artifact's text()"

@@ -122,6 +122,7 @@ class _Lowering:
                 self._node(node)
             except FlambeauInductorError as error:
                 error.add_context(f"lowering {node.format_node()}")
+                error.add_positions(node.meta.get("stack") or ())
                 raise
         self.builder.node = None
         outputs = self._finish()
