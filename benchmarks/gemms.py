@@ -256,7 +256,7 @@ def _compile(rows: Sequence[Row], device: str, tuned: bool) -> dict[Row, list[Ca
     """The programs of all rows, default and tuned, or why there is none: all kernels are being compiled when this returns."""
     with FakeTensorMode():
         operands = {row: _operands(row, device) for row in rows}
-    options = [{"stored_choices": False}, *([{"max_autotune": True}] if tuned else [])]
+    options = [{"autotune_local_cache": False}, *([{"max_autotune": True}] if tuned else [])]
     if tuned:
         _measure_together([operands[row] for row in rows])
     found: dict[Row, list[Callable[..., Any] | str]] = {row: [] for row in rows}

@@ -94,7 +94,7 @@ def _compiled(case: Case, tuning: Tuning) -> Artifact:
         fakes = [torch.empty(sizes, dtype=dtype, device="cuda") for sizes, dtype in specs]
         gm = make_fx(function, decomposition_table=table, _allow_non_fake_inputs=True)(*fakes)
     with mock.patch.object(gpus, "_present", lambda index: evolve(before(index), tuning=tuning)):
-        return compile_graph(gm, fakes, {"stored_choices": False})
+        return compile_graph(gm, fakes, {"autotune_local_cache": False})
 
 
 def _measure(name: str, case: Case, device: torch.device) -> str:

@@ -6,6 +6,7 @@ In: `options={...}`, assignments, environment variables. Out: `Config`. Every ot
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from attrs import frozen
@@ -15,6 +16,7 @@ from flambeau_runtime.option_fields import Condition, OptionRecord, option
 from .errors import InvalidOption
 
 _NOT_NEGATIVE: Condition = (lambda value: value >= 0, "at least 0")
+_FUNCTION: Condition = (callable, "a function of an fx.Graph, or None")
 _THREADS: Condition = (lambda value: value == -1 or value >= 1, "at least 1, or -1")
 
 
@@ -30,6 +32,15 @@ class Config(OptionRecord):
         "calls of modules that are alike and are compiled once from this many on; 0 = only regions that are marked",
         user=True,
         accepts=_NOT_NEGATIVE,
+    )
+    pre_grad_custom_pass: Callable[[Any], Any] | None = option(
+        None,
+        "a pass of yours on the captured graph, which edits it in place",
+        user=True,
+        key=False,
+        kind=object,
+        accepts=_FUNCTION,
+        variable=False,
     )
     freezing: bool = option(
         False,

@@ -73,9 +73,18 @@ def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str,
         "gpu": " ".join(kind.identity() for kind in accelerators.known() if kind.type in graph),
         "options": options.cache_key(),
         "configuration": stages.key(),
+        "passes": " ".join(f"{name}={_identity(run)}" for name, run in stages.inductor.custom_passes().items()),
         "state": _global_state(),
         "versions": _versions(),
     }
+
+
+def _identity(run: Any) -> str:
+    """What a pass of the user says of itself by `uuid()`, as torch.compile's `CustomGraphPass` does."""
+    uuid = run.uuid() if callable(getattr(run, "uuid", None)) else None
+    if uuid is None:
+        raise Uncacheable("a custom pass without uuid()")
+    return f"{type(run).__module__}.{type(run).__qualname__} {uuid!r}"
 
 
 def _graph_text(gm: fx.GraphModule, seen: _Seen) -> str:

@@ -35,8 +35,8 @@ from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
 from .attention_masks import drop_known_masks
-from .defaults import Settings, current, option_defaults
-from .errors import GraphNotCompiled, InternalError, UserError
+from .defaults import Settings, current, option_defaults, user_errors
+from .errors import GraphNotCompiled, InternalError, InvalidOption, UserError
 from .freezing import frozen_places, may_freeze
 from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
@@ -142,16 +142,30 @@ def compile_stack(
     with unpatched():
         try:
             stages = resolve_stages(options, settings)
+            _run_first_pass(gm, options["pre_grad_custom_pass"])
             flat = autograd.flatten(gm, inputs)
-            if flat is None:
-                return _compile(gm, inputs, options, stages, recorder)
-            return flat.compiled_with(partial(_compile, options=options, stages=stages, recorder=recorder))
+            with user_errors():
+                if flat is None:
+                    return _compile(gm, inputs, options, stages, recorder)
+                return flat.compiled_with(partial(_compile, options=options, stages=stages, recorder=recorder))
         except (autograd.UnsupportedGraph, NotLowered) as error:
             return refused(gm, error, recorder, is_strict=settings.capture.fullgraph)
         except UserError:
             raise
         except Exception as error:
             return failed(gm, error, recorder, settings)
+
+
+def _run_first_pass(gm: fx.GraphModule, run: Callable[[fx.Graph], Any] | None) -> None:
+    """The user's own pass on the captured graph."""
+    if run is None:
+        return
+    try:
+        run(gm.graph)
+        gm.graph.lint()
+        gm.recompile()
+    except Exception as error:
+        raise InvalidOption(f"pre_grad_custom_pass failed: {type(error).__name__}: {error}") from error
 
 
 def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, settings: Settings) -> CompiledFn:
@@ -265,6 +279,9 @@ def _compile_both(
             plain=None if plain is gm else plain,
         )
     mark_static(gm, prepared)
+    if prepared.backward is None:
+        # What has no backward is one graph, which nobody has handed to `rewrite`.
+        inductor.run_joint_passes(prepared.forward, stages.inductor)
     _log_graphs(prepared)
     graphs = [(prepared.forward, prepared.forward_inputs)]
     if prepared.backward is not None:

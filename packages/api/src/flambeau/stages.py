@@ -18,8 +18,8 @@ from .options import RECORDS, Options
 
 _MEASURING = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning")
 _IMPLIED = (
-    ("deterministic", dict.fromkeys((*_MEASURING, "stored_choices"), False)),
-    ("force_disable_caches", {"stored_choices": False}),
+    ("deterministic", dict.fromkeys((*_MEASURING, "autotune_local_cache"), False)),
+    ("force_disable_caches", {"autotune_local_cache": False}),
     ("fallback_by_default", {"cpp_kernels": False, "triton_kernels": False}),
 )
 """An option of the api that is on, and the fields of inductor that it decides."""

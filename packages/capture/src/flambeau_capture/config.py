@@ -49,8 +49,7 @@ class Config(OptionRecord):
     capture_scalar_outputs: bool = option(True, "keep Tensor.item() in the graph as an unbacked symbol")
     capture_dynamic_output_shape_ops: bool = option(True, "keep ops such as nonzero in the graph")
     guard_module_hooks: bool = option(True, "guard the hook tables of modules")
-    # ruff takes the call for a default; it is a field, as above, where the types tell ruff that it does no harm.
-    guard_filter_fn: Callable[[Any], Any] | None = option(  # noqa: RUF009
+    guard_filter_fn: Callable[[Any], Any] | None = option(  # noqa: RUF009  # the types say that it does no harm
         None,
         "gets a list of entries, returns a bool for each guard: False drops it (unsafe)",
         user=True,

@@ -17,7 +17,7 @@ from .errors import CompileError, FlambeauInductorError, InternalError, OptionEr
 if TYPE_CHECKING:
     from .context import CompileContext
     from .decomposition_table import decompositions
-    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint
+    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint, run_joint_passes
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ __all__ = [
     "compile_graph",
     "decompositions",
     "rewrite_joint",
+    "run_joint_passes",
 ]
 
 
@@ -45,6 +46,7 @@ _LAZY = (
     "compile_graph",
     "decompositions",
     "rewrite_joint",
+    "run_joint_passes",
 )
 
 
@@ -53,8 +55,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .context import CompileContext
     from .decomposition_table import decompositions
-    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint
+    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint, run_joint_passes
 
-    found = (CompileContext, FrozenArtifact, compile_frozen, compile_graph, decompositions, rewrite_joint)
+    found = (
+        CompileContext,
+        FrozenArtifact,
+        compile_frozen,
+        compile_graph,
+        decompositions,
+        rewrite_joint,
+        run_joint_passes,
+    )
     globals().update(zip(_LAZY, found, strict=True))
     return globals()[name]

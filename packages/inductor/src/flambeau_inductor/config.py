@@ -5,6 +5,7 @@ In: keyword arguments, an options mapping, or environment variables (``option_fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from attrs import frozen
@@ -13,8 +14,26 @@ from flambeau_runtime.option_fields import Condition, OptionRecord, option
 
 from .errors import OptionError
 
+
+def _are_backends(text: str) -> bool:
+    return bool(set(_BACKENDS.intersection(_words(text)))) and _BACKENDS.issuperset(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip().upper() for word in text.split(",") if word.strip()]
+
+
+#: Who may compute products and convolutions; C++ is what computes them on a CPU beside the library.
+_BACKENDS = frozenset(("ATEN", "TRITON", "CPP"))
+_SOURCES: Condition = (_are_backends, "ATEN, TRITON and CPP, or some of them with commas between")
+_FUNCTION: Condition = (callable, "a function of an fx.Graph, or None")
+_PASSES = ("joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass", "post_grad_custom_post_pass")
 _POSITIVE: Condition = (lambda value: value >= 1, "at least 1")
 _NOT_NEGATIVE: Condition = (lambda value: value >= 0, "at least 0")
+
+
+#: A function of the user. It is in the key of a compiled graph by what its ``uuid()`` says; without that, the graph is not kept.
+_OWN_PASS: dict[str, Any] = {"user": True, "key": False, "kind": object, "accepts": _FUNCTION, "variable": False}
 
 
 @frozen
@@ -82,8 +101,86 @@ class Config(OptionRecord):
         "with max_autotune: look around the fastest kernel for a faster one, one knob at a time, for a few seconds",
         user=True,
     )
-    stored_choices: bool = option(
-        True, "use what was measured before on such a device, also where nothing is measured, and keep what is measured"
+    max_autotune_gemm_backends: str = option(
+        "ATEN,TRITON,CPP",
+        "with max_autotune: who may compute matrix products, the library (ATEN) or kernels of our own (TRITON, CPP)",
+        user=True,
+        accepts=_SOURCES,
+    )
+    max_autotune_conv_backends: str = option(
+        "ATEN,TRITON", "with max_autotune: who may compute convolutions", user=True, accepts=_SOURCES
+    )
+    max_autotune_gemm_search_space: str = option(
+        "DEFAULT",
+        "with max_autotune: which tiles of a product are measured; the best by a model, or all of them",
+        user=True,
+        choices=("DEFAULT", "EXHAUSTIVE"),
+    )
+    coordinate_descent_check_all_directions: bool = option(
+        False, "with coordinate_descent_tuning: where no knob alone helps, two at once", user=True
+    )
+    coordinate_descent_search_radius: int = option(
+        1, "with coordinate_descent_tuning: how many steps of a knob are tried", user=True, accepts=_POSITIVE
+    )
+    autotune_local_cache: bool = option(
+        True,
+        "use what was measured before on such a device, also where nothing is measured, and keep what is measured",
+        user=True,
+    )
+    prologue_fusion: bool = option(
+        True,
+        "let our kernels of matrix products compute an operand that is nothing but a conversion or a scale",
+        user=True,
+    )
+    split_reductions: bool = option(
+        True, "reduce in two kernels where one would have too few results to be busy", user=True
+    )
+    combo_kernels: bool = option(True, "launch small kernels that do not need each other as one, on a GPU", user=True)
+    loop_ordering_after_fusion: bool = option(
+        True, "order, split and merge the loops of a kernel by how it goes through memory", user=True
+    )
+    pattern_matcher: bool = option(
+        True,
+        "trade calls for others that do the same in less time: attention, products with what follows, layouts",
+        user=True,
+    )
+    batch_fusion: bool = option(True, "compute products of one operand with several others as one", user=True)
+    conv_1x1_as_mm: bool = option(
+        False,
+        "compute every convolution of single points as a product, on a CPU; False: where that is known to be faster",
+        user=True,
+    )
+    force_layout_optimization: bool = option(
+        False, "run every convolution channels-last, whether that is expected to pay or not", user=True
+    )
+    triton_persistent_reductions: bool = option(
+        True, "keep a row that is reduced in registers where it fits", user="triton.persistent_reductions"
+    )
+    cpp_min_chunk_size: int | None = option(
+        None,
+        "the fewest rounds of a C++ kernel's outer loop that a thread gets; None: by what a round costs",
+        user="cpp.min_chunk_size",
+        kind=int,
+        accepts=_POSITIVE,
+    )
+    triton_descriptive_names: str | bool = option(
+        "original_aten",
+        "what kernels are named after: ATen's operators, or nothing (False)",
+        user="triton.descriptive_names",
+        kind=object,
+        choices=("original_aten", False),
+    )
+    joint_custom_pre_pass: Callable[[Any], Any] | None = option(
+        None, "a pass of yours on forward and backward in one, before ours", **_OWN_PASS
+    )
+    joint_custom_post_pass: Callable[[Any], Any] | None = option(
+        None, "a pass of yours on forward and backward in one, after ours", **_OWN_PASS
+    )
+    post_grad_custom_pre_pass: Callable[[Any], Any] | None = option(
+        None, "a pass of yours on each functional graph, before ours", **_OWN_PASS
+    )
+    post_grad_custom_post_pass: Callable[[Any], Any] | None = option(
+        None, "a pass of yours on each functional graph, after ours", **_OWN_PASS
     )
     cpp_kernels: bool = option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = option(True, "generate Triton for loops on the GPU; False calls the library for everything")
@@ -95,3 +192,7 @@ class Config(OptionRecord):
     )
     verify: bool = option(False, "check the IR between stages", key=False)
     dump: str = option("", "a folder that receives the text of every stage", key=False)
+
+    def custom_passes(self) -> dict[str, Callable[[Any], Any]]:
+        """The passes of the user, by option."""
+        return {name: getattr(self, name) for name in _PASSES if getattr(self, name) is not None}

@@ -48,6 +48,7 @@ from .ir.verify import verify
 from .ir.verify_gemm import verify_gemm
 from .lowering.refused import widen
 from .lowering.run import lower_graph
+from .passes.custom import custom_pass, run_custom
 from .passes.fold_constants import fold
 from .passes.order import OPENING, PASSES
 from .passes.runner import bodies_of, graphs_text, run_passes
@@ -86,13 +87,37 @@ def rewrite_joint(
     were replaced, and for other nodes that are gone. ``nested``: of the body of an operator, of which attention alone is rewritten. Nodes of nested graphs that it makes carry these as ``meta["body"]``.
     """
     context = context or CompileContext(_config(options))
+    config = context.config
     with context.stage("joint"):
-        fused = fuse_attention(graph, results, context) | fuse_masked(graph, results, context)
-        fused |= use_library(graph, results, context)
-        if nested:
-            return fused
-        opened = fused | block_losses(graph, results, context) | open_softmaxes(graph, context)
-        moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
+        first = run_custom("joint_custom_pre_pass", config.joint_custom_pre_pass, graph, results)
+        now = {node: first.get(node, node) for node in results}
+        ours = _rewrite_joint(graph, list(now.values()), context, nested=nested)
+        found = {**ours, **{node: ours.get(at, at) for node, at in now.items()}}
+        leaving = [found[node] for node in results]
+        last = run_custom("joint_custom_post_pass", config.joint_custom_post_pass, graph, leaving)
+    found = {node: last.get(at, at) for node, at in found.items()}
+    return {node: at for node, at in found.items() if at is not node}
+
+
+def run_joint_passes(gm: fx.GraphModule, options: Mapping[str, Any] | Config | None = None) -> None:
+    """The user's joint passes on a graph without a backward, which is handed to nobody as a joint one."""
+    config = _config(options)
+    for name in ("joint_custom_pre_pass", "joint_custom_post_pass"):
+        run_custom(name, getattr(config, name), gm.graph)
+
+
+def _rewrite_joint(
+    graph: fx.Graph, results: Sequence[fx.Node], context: CompileContext, *, nested: bool
+) -> dict[fx.Node, fx.Node]:
+    """Our own rewrites among them."""
+    if not context.config.pattern_matcher:
+        return {}
+    fused = fuse_attention(graph, results, context) | fuse_masked(graph, results, context)
+    fused |= use_library(graph, results, context)
+    if nested:
+        return fused
+    opened = fused | block_losses(graph, results, context) | open_softmaxes(graph, context)
+    moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
     return {**{node: moved.get(now, now) for node, now in opened.items()}, **moved}
 
 
@@ -158,7 +183,10 @@ def _rewritten(gm: fx.GraphModule, context: CompileContext) -> fx.GraphModule:
     with context.stage("passes") as stage:
         if bodies_of(gm):
             gm = run_passes(gm, OPENING, context)
+        config = context.config
+        gm = run_passes(gm, custom_pass("post_grad_custom_pre_pass", config.post_grad_custom_pre_pass), context)
         gm = run_passes(gm, PASSES, context)
+        gm = run_passes(gm, custom_pass("post_grad_custom_post_pass", config.post_grad_custom_post_pass), context)
         stage.show(partial(graphs_text, gm), artifact="post_grad_graphs")
     return gm
 
@@ -190,7 +218,8 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
     context = context or CompileContext()
     config = context.config
     with context.stage("splitting") as stage:
-        graph = split_reductions(graph)
+        if config.split_reductions:
+            graph = split_reductions(graph)
         stage.show(partial(graph_text, graph))
     # Bodies first: each comes after those that it calls.
     parts = (*graph.bodies.values(), graph)
@@ -202,6 +231,8 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
                 fuse=config.fuse,
                 max_fusion_unique_io_buffers=config.max_fusion_unique_io_buffers,
                 max_fusion_size=config.max_fusion_size,
+                loop_ordering_after_fusion=config.loop_ordering_after_fusion,
+                is_named=config.triton_descriptive_names is not False,
                 names=names,
             )
             for part in parts
@@ -224,7 +255,11 @@ def _finish(
     config, names = context.config, set(names)
     with context.stage("products") as stage:
         if (choose := _choice_of_products(plans, config, way.products)) is not None:
-            plans = [form_gemms(plan, part, choose, names) for part, plan in zip(parts, plans, strict=True)]
+            prologues = config.prologue_fusion
+            plans = [
+                form_gemms(plan, part, choose, names, prologues=prologues)
+                for part, plan in zip(parts, plans, strict=True)
+            ]
         if config.verify:
             for step in chain.from_iterable(plan.steps for plan in plans):
                 if isinstance(step, Gemm):
@@ -235,7 +270,7 @@ def _finish(
             plans = list(map(share_memory, parts, plans))
         stage.show(partial(_plans_text, plans))
     with context.stage("combining") as stage:
-        if config.fuse:
+        if config.fuse and config.combo_kernels:
             plans = [combine(plan, config) for plan in plans]
         for plan in plans:
             check_order(plan.steps)

@@ -206,7 +206,7 @@ def test_the_default_uses_what_was_measured(clock):
     assert gemms(EVEN, max_autotune=True) == 1
     timed = len(clock.groups)
     assert gemms(EVEN) == 1
-    assert gemms(EVEN, stored_choices=False) == 0
+    assert gemms(EVEN, autotune_local_cache=False) == 0
     assert len(clock.groups) == timed
 
 

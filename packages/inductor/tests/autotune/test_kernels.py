@@ -126,18 +126,18 @@ def test_measurement_decides_and_is_kept(clock):
     # Without a further measurement, also by the default, but not where choices shall not depend on measurements.
     assert launches(*LARGE, max_autotune_pointwise=True) == measured
     assert launches(*LARGE) == measured
-    assert launches(*LARGE, stored_choices=False) == model
+    assert launches(*LARGE, autotune_local_cache=False) == model
     assert len(clock.groups) == timed
 
 
 def test_products_alone_leave_kernels_as_they_are(clock):
-    assert launches(*LARGE, max_autotune_gemm=True) == launches(*LARGE, stored_choices=False)
+    assert launches(*LARGE, max_autotune_gemm=True) == launches(*LARGE, autotune_local_cache=False)
     assert clock.groups == []
 
 
 def test_small_kernels_are_left(clock):
     small = (meta(64, 64), meta(64, 64))
-    assert launches(*small, max_autotune=True) == launches(*small, stored_choices=False)
+    assert launches(*small, max_autotune=True) == launches(*small, autotune_local_cache=False)
     assert clock.groups == []
 
 

@@ -68,7 +68,7 @@ def test_asked_once_and_kept(clock):
 
 
 def test_what_is_not_to_be_kept_is_known_to_this_process_alone(clock):
-    unkept = Config(stored_choices=False)
+    unkept = Config(autotune_local_cache=False)
     asked = question("of no store")
     assert answers([asked], unkept, measure=True) == answers([asked], unkept, measure=True) == [Knob(3)]
     assert clock.sizes == [3]

@@ -66,7 +66,7 @@ def with_programs(clock, ways):
     ],
 )
 def test_a_choice_that_loses_as_a_whole_is_dropped(ways, product, launch, clock):
-    model = facts(compiled(stored_choices=False))
+    model = facts(compiled(autotune_local_cache=False))
     with_programs(clock, ways)
     found = facts(compiled(max_autotune=True))
     assert (found[0], found[1] != model[1]) == (product, launch)

@@ -94,6 +94,9 @@ def parse(attribute: Attribute[Any], text: str) -> Any:
     kind, word = attribute.metadata["kind"], text.strip().lower()
     if word == "none" and attribute.metadata["optional"]:
         return None
+    named = {str(choice).lower(): choice for choice in attribute.metadata["choices"]}
+    if word in named:
+        return named[word]
     if kind is bool:
         return _WORDS.get(word, text)
     if kind in (int, float):

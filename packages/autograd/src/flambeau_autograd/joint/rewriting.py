@@ -28,5 +28,6 @@ def rewrite_joint(joint: Joint, rewrite: Rewrite) -> None:
     joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
     joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
     joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
-    joint.told = {replaced.get(n, n) for n in joint.told}
+    # One that a pass of the user erased is told by nothing.
+    joint.told = {replaced.get(n, n) for n in joint.told if n in replaced or not n._erased}
     joint.stands_for = {now: node for node, now in replaced.items()}

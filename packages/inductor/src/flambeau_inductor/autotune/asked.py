@@ -30,6 +30,18 @@ def is_asked_to_measure(config: Config) -> bool:
     return config.max_autotune or config.max_autotune_gemm or config.max_autotune_pointwise
 
 
+def who_computes(config: Config, *, is_convolution: bool) -> str:
+    """``library``, ``generated`` or ``auto``, of products or convolutions: as the option ``gemm`` says, or who may compete in a measurement."""
+    asked = config.max_autotune or config.max_autotune_gemm
+    if config.gemm != "auto" or not asked:
+        return config.gemm
+    given = config.max_autotune_conv_backends if is_convolution else config.max_autotune_gemm_backends
+    words = {word.strip().upper() for word in given.split(",")}
+    if not words & {"TRITON", "CPP"}:
+        return "library"
+    return "auto" if "ATEN" in words else "generated"
+
+
 def start_measuring(inputs: Iterable[Any], config: Config) -> None:
     """Start the process that times, where it will be needed: it is ready when the graph is lowered."""
     if is_asked_to_measure(config):
@@ -41,4 +53,4 @@ def start_measuring(inputs: Iterable[Any], config: Config) -> None:
 
 def may_look_up(config: Config) -> bool:
     """Whether answers of earlier measurements count, and there are any."""
-    return config.stored_choices and not torch.are_deterministic_algorithms_enabled() and anything_stored()
+    return config.autotune_local_cache and not torch.are_deterministic_algorithms_enabled() and anything_stored()

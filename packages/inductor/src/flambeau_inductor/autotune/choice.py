@@ -30,7 +30,7 @@ from ..schedule.gemms import Candidate, form_gemms
 from ..schedule.nest import values
 from ..schedule.products import Product
 from . import tiles
-from .asked import may_look_up, may_measure
+from .asked import may_look_up, may_measure, who_computes
 from .products import is_possible, problem_of, question_of
 from .questions import UNKNOWN, Question, answers
 
@@ -73,12 +73,17 @@ class ChooseGemm:
     def _decide(self) -> bool:
         return self.is_tuned and self.config.gemm == "auto" and may_look_up(self.config)
 
+    def who(self, product: Product) -> str:
+        """``library``, ``generated``, or ``auto`` where both may compute it."""
+        return who_computes(self.config, is_convolution=product.is_convolution)
+
     def considers(self, product: Product) -> bool:
         """Whether the options and the device allow a kernel of our own, and it may have been or may be measured, or the model expects it to be far faster."""
-        if self.config.gemm == "library" or not _is_possible(product, self.config):
+        who = self.who(product)
+        if who == "library" or not _is_possible(product, self.config):
             return False
         asks = product.is_library and not product.is_open and (self._looks_up or self.may_measure(product.left.device))
-        if self.config.gemm == "generated" or asks:
+        if who == "generated" or asks:
             return True
         certain = (_is_far_faster, _waits_for_weights, _is_mostly_results, _is_tiny, _is_large)
         return any(is_certain(product) for is_certain in certain)
@@ -89,7 +94,7 @@ class ChooseGemm:
         if question is None:
             return None
         tile: GemmTile | None = question.ways[1]
-        if self.config.gemm == "generated":
+        if self.who(candidate.product) == "generated":
             return tile
         # Programs of sizes that only a call knows cannot be timed.
         unasked = candidate.product.is_open or not candidate.product.is_library
@@ -106,7 +111,8 @@ class ChooseGemm:
             return None
         # A number that only a call knows is none that a measurement could give.
         candidate = candidate.alone if candidate.body.scalars else candidate
-        return question_of(candidate, found[:_MEASURED], self.config, exact=_is_exact(product))
+        most = len(found) if self.config.max_autotune_gemm_search_space == "EXHAUSTIVE" else _MEASURED
+        return question_of(candidate, found[:most], self.config, exact=_is_exact(product))
 
     def answer(self, questions: Sequence[Question]) -> list[Any]:
         """The answers: a tile, None for the library, UNKNOWN; measured where that is asked for and possible."""

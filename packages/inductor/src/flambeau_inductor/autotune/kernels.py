@@ -19,7 +19,7 @@ from ..codegen.languages import writer_of
 from ..codegen.tunable import Tunable
 from ..config import Config
 from ..devices import device_facts, device_of
-from ..ir.kernel import KernelBody
+from ..ir.kernel import LOOPED, KernelBody
 from ..schedule import Schedule, Step
 from ..schedule.steps import step_writes
 from .asked import may_look_up, may_measure
@@ -48,10 +48,20 @@ class ChooseLaunches:
                 form = forms[id(step)] = _form(step)
                 if form not in asked and (found := self._question(form)) is not None:
                     asked[form] = found
-        if not asked:
+        chosen = self._chosen(asked) if asked else {}
+        if not chosen and self.config.triton_persistent_reductions:
             return list(plans)
-        chosen = self._chosen(asked)
-        return [evolve(plan, steps=tuple(_with_launch(step, forms, chosen) for step in plan.steps)) for plan in plans]
+        return [
+            evolve(plan, steps=tuple(self._looped(_with_launch(step, forms, chosen)) for step in plan.steps))
+            for plan in plans
+        ]
+
+    def _looped(self, step: Step) -> Step:
+        """A reduction that keeps no row, where the options ask for that."""
+        if self.config.triton_persistent_reductions or not isinstance(step, KernelBody) or not step.inner:
+            return step
+        kept = any(getattr(step.launch, kind, False) for kind in ("persistent", "pieces"))
+        return evolve(step, launch=LOOPED) if step.launch is None or kept else step
 
     def _chosen(self, asked: Mapping[KernelBody, tuple[Question, Tunable]]) -> dict[KernelBody, Hashable]:
         """Launches by the form of their kernel, where they are not the model's."""

@@ -67,7 +67,8 @@ def question_of(candidate: Candidate, tiles: Sequence[GemmTile], config: Config,
     def around(tile: GemmTile | None) -> Iterable[GemmTile]:
         return () if tile is None else neighbours(problem, tile, device_facts(body.device))
 
-    asked = f"{_product_text(product)} exact {exact} {_epilogue_text(body)}"
+    among = " of all tiles" if config.max_autotune_gemm_search_space == "EXHAUSTIVE" else ""
+    asked = f"{_product_text(product)} exact {exact} {_epilogue_text(body)}{among}"
     return Question(body.name, asked, body.device, (None, *tiles), program, GemmTile, around)
 
 

@@ -90,13 +90,13 @@ def key_of(asked: str, device: torch.device) -> CacheKey:
 
 def answers(questions: Sequence[Question], config: Config, *, measure: bool, subject: str = KIND) -> list[Any]:
     """An answer to each question, under the options ``config``. ``subject`` is what progress calls them."""
-    store = default_store() if config.stored_choices else _unkept()
+    store = default_store() if config.autotune_local_cache else _unkept()
     different = {question.key.digest: question for question in questions}
     found = {digest: question.stored(store) for digest, question in different.items()}
     open_ones = [question for digest, question in different.items() if found[digest] is UNKNOWN]
     if measure and open_ones:
         with Progress(subject, len(open_ones)) as progress:
-            measured = _measured(open_ones, config.coordinate_descent_tuning, progress)
+            measured = _measured(open_ones, config, progress)
             for question, way in zip(open_ones, measured, strict=True):
                 question.keep(way, store)
                 found[question.key.digest] = way
@@ -109,11 +109,19 @@ def _unkept() -> Store:
     return Store(None)
 
 
-def _measured(questions: Sequence[Question], tune: bool, progress: Progress) -> list[Any]:
-    """``tune``: look around the best way of each for a better one, as far as a budget goes."""
+def _measured(questions: Sequence[Question], config: Config, progress: Progress) -> list[Any]:
+    """With ``coordinate_descent_tuning``: look around the best way of each for a better one, as far as a budget goes."""
     timed = time_ways([(question, question.ways) for question in questions], progress)
-    if tune:
-        descend(questions, timed, lambda asked: time_ways(asked, progress), Budget(), NOISE)
+    if config.coordinate_descent_tuning:
+        descend(
+            questions,
+            timed,
+            lambda asked: time_ways(asked, progress),
+            Budget(),
+            NOISE,
+            radius=config.coordinate_descent_search_radius,
+            all_directions=config.coordinate_descent_check_all_directions,
+        )
     chosen: list[Any] = []
     for question, times in zip(questions, timed, strict=True):
         way = fastest(question.ways[0], times)

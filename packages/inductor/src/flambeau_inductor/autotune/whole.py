@@ -33,7 +33,7 @@ _MEASURING = (
     "max_autotune_gemm",
     "max_autotune_pointwise",
     "coordinate_descent_tuning",
-    "stored_choices",
+    "autotune_local_cache",
 )
 
 
@@ -94,7 +94,7 @@ def _device(plans: Sequence[Schedule]) -> torch.device | None:
 
 def _asked(graph: Graph, plans: Sequence[Schedule], config: Config) -> str:
     """What is computed, in which order, on what."""
-    alike = config.with_options({name: name == "stored_choices" for name in _MEASURING})
+    alike = config.with_options({name: name == "autotune_local_cache" for name in _MEASURING})
     digest = hashlib.sha256(repr(alike.key()).encode())
     for plan in plans:
         for step in plan.steps:

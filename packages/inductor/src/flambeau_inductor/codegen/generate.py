@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from flambeau_runtime.artifact import Library
 
 from ..config import Config
-from ..devices import Language, device_of
+from ..devices import CPP, Language, device_of
 from ..errors import VerifyError
 from ..ir.kernel import Combined, Gemm, KernelBody
 from ..ir.loops import Template
@@ -65,6 +65,8 @@ def generate(steps: Iterable[Step], config: Config) -> Sources:
     for language, chosen in by_language.items():
         writer = writer_of(language)
         generated = _generated(writer, chosen)
+        if config.cpp_min_chunk_size is not None and language == CPP:
+            generated = [evolve(kernel, grain=config.cpp_min_chunk_size) for kernel in generated]
         if language.in_grid:
             generated = [evolve(kernel, in_grid=True) for kernel in generated]
         kernels |= {step.name: (len(libraries), kernel) for step, kernel in zip(chosen, generated, strict=True)}

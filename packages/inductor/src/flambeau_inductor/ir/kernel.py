@@ -17,7 +17,7 @@ The generator splits the inner loop into as few passes as the statements' uses o
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from attrs import field, frozen
@@ -26,6 +26,9 @@ from ..expr import Expr, Int
 from .layout import Buffer, Ref, Sizes
 from .loops import Axis
 from .scalar import Scalar, loads
+
+#: The launch of a body whose rows stay in memory: a reduction goes over each in a loop.
+LOOPED: Final = "looped"
 
 
 @frozen
@@ -79,7 +82,7 @@ class KernelBody:
     ``buffers`` lists every buffer the kernel touches in argument order (each with its layout, dtype and device);
     buffers with equal ``storage`` share one argument. ``scalars`` are the symbols and parameter names it needs, in
     argument order: free symbols of sizes, strides and index expressions that are not axes, not indirect. ``serial``
-    asks for one thread in row-major order (a "set" scatter that may collide on a CPU). ``launch`` is how its language was found to run it fastest,
+    asks for one thread in row-major order (a "set" scatter that may collide on a CPU). ``launch`` is how its language was found to run it fastest, or ``LOOPED``,
     in a record of that language; None: as the language's model of cost says.
     """
 

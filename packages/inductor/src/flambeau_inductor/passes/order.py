@@ -73,21 +73,24 @@ PRODUCTS = RuleSet(
 CONVOLUTIONS = RuleSet((*pointwise_convolutions.RULES, *packed_convolutions.RULES))
 
 #: What makes bodies: comes first, so that the others see these.
-OPENING = (Pass("library_attention", library_attention), Pass("blocked_attention", blocked_attention))
+OPENING = (
+    Pass("library_attention", library_attention, "pattern_matcher"),
+    Pass("blocked_attention", blocked_attention, "pattern_matcher"),
+)
 
 PASSES = (
     Pass("inline_bodies", inline_bodies),
     Pass("tidying", TIDYING.run),
-    Pass("experts", experts),
+    Pass("experts", experts, "pattern_matcher"),
     Pass("remove_dead", remove_dead),
-    Pass("blocked_losses", blocked_losses),
-    Pass("opening_up", OPENING_UP.run),
-    Pass("folding", FOLDING.run),
-    Pass("sum_products", sum_products),
-    Pass("batch_products", batch_products),
-    Pass("share_rows", share_rows),
-    Pass("library_calls", LIBRARY_CALLS.run),
-    Pass("channels_last", channels_last),
-    Pass("convolutions", CONVOLUTIONS.run),
-    Pass("products", PRODUCTS.run),
+    Pass("blocked_losses", blocked_losses, "pattern_matcher"),
+    Pass("opening_up", OPENING_UP.run, "pattern_matcher"),
+    Pass("folding", FOLDING.run, "pattern_matcher"),
+    Pass("sum_products", sum_products, "pattern_matcher"),
+    Pass("batch_products", batch_products, "batch_fusion"),
+    Pass("share_rows", share_rows, "pattern_matcher"),
+    Pass("library_calls", LIBRARY_CALLS.run, "pattern_matcher"),
+    Pass("channels_last", channels_last, "pattern_matcher"),
+    Pass("convolutions", CONVOLUTIONS.run, "pattern_matcher"),
+    Pass("products", PRODUCTS.run, "pattern_matcher"),
 )

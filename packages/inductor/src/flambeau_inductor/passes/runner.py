@@ -21,10 +21,11 @@ from ..log import PASS_DONE, logger
 
 @frozen
 class Pass:
-    """A named rewrite. ``run`` edits the graph in place and answers whether anything changed."""
+    """A named rewrite. ``run`` edits the graph in place and answers whether anything changed. ``option``: the option without which it is left out."""
 
     name: str
     run: Callable[[fx.GraphModule, CompileContext], bool] = field(repr=False)
+    option: str = ""
 
 
 def run_passes(gm: fx.GraphModule, passes: Sequence[Pass], context: CompileContext) -> fx.GraphModule:
@@ -46,6 +47,8 @@ def _run(
             setattr(work.get_submodule(parent), last, done[id(body)])
             changed_any = True
     for item in passes:
+        if item.option and not getattr(context.config, item.option):
+            continue
         with context.stage(f"pass {item.name}"):
             try:
                 changed = item.run(work, context)

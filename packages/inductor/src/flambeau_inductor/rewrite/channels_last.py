@@ -57,13 +57,13 @@ def make_channels_last(
     """
     if not context.config.layout_optimization:
         return None
-    mode = fake_mode_of(graph)
-    convolutions = [node for node in graph.nodes if _eligible(node)]
-    if mode is None or not _pays(convolutions):
+    mode, forced = fake_mode_of(graph), context.config.force_layout_optimization
+    convolutions = [node for node in graph.nodes if _eligible(node, forced=forced)]
+    if mode is None or not convolutions or not (forced or _pays(convolutions)):
         return None
     with quietly(mode):
         plan = _Plan(graph, frozenset(convolutions))
-        if not plan.make(results) or not plan.is_worth_it(convolutions):
+        if not plan.make(results) or not (forced or plan.is_worth_it(convolutions)):
             return None
     return plan.apply(results)
 
@@ -86,14 +86,14 @@ def _groups(node: fx.Node) -> int:
     return int(hint_of(groups.meta["val"] if isinstance(groups, fx.Node) else groups))
 
 
-def _eligible(node: fx.Node) -> bool:
+def _eligible(node: fx.Node, *, forced: bool) -> bool:
     if not _is_convolution(node):
         return False
     operands = [node.args[n] for n in _operands(node)]
     vals = [operand.meta.get("val") if isinstance(operand, fx.Node) else None for operand in operands]
     if any(not isinstance(val, torch.Tensor) or val.dim() not in FORMATS for val in vals):
         return False
-    return _fast_channels_last(vals[0])
+    return forced or _fast_channels_last(vals[0])
 
 
 def _fast_channels_last(val: Any) -> bool:

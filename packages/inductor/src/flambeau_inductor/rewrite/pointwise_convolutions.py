@@ -32,9 +32,10 @@ def _is_slow_convolution(match: Match, context: CompileContext) -> bool:
         return False
     if tuple(weight.shape[2:]) != (1, 1) or not is_row_major(weight.flatten(1)):
         return False
-    if val[:, 0].numel() * weight.numel() < WORK_PLAIN:
+    asked = context.config.conv_1x1_as_mm
+    if val[:, 0].numel() * weight.numel() < WORK_PLAIN and not asked:
         return False
-    is_slow = device_of(val.device).libraries.slow_products()
+    is_slow = asked or device_of(val.device).libraries.slow_products()
     if _is_last(image, val):
         return is_slow
     # With more threads ATen leaves convolutions to oneDNN.

@@ -68,9 +68,10 @@ class Choice(Protocol):
         """The tile that a candidate gets; None where the library computes it."""
 
 
-def form_gemms(plan: Schedule, graph: Graph, choose: Choice, names: set[str]) -> Schedule:
-    """``plan`` of ``graph`` with the products that ``choose`` gives a tile; ``names`` are those that kernels have."""
-    return _Former(plan, graph, choose, names).run()
+def form_gemms(plan: Schedule, graph: Graph, choose: Choice, names: set[str], *, prologues: bool = True) -> Schedule:
+    """``plan`` of ``graph`` with the products that ``choose`` gives a tile; ``names`` are those that kernels have. ``prologues``: whether a product may
+    compute an operand."""
+    return _Former(plan, graph, choose, names, prologues).run()
 
 
 @define
@@ -81,6 +82,7 @@ class _Former:
     graph: Graph
     choose: Choice
     names: set[str]
+    prologues: bool = True
     steps: list[list[Step]] = field(init=False)
     buffers: dict[str, Buffer] = field(init=False)
     readers: dict[str, list[int]] = field(factory=dict)
@@ -114,7 +116,8 @@ class _Former:
         """The product that computes its right operand, and where the kernel is that makes it now (None where it stays)."""
         ref, rows = product.right, product.sizes[1]
         if (
-            not isinstance(ref, Ref)
+            not self.prologues
+            or not isinstance(ref, Ref)
             or product.is_convolution
             or product.is_grouped
             or rows > MOST_ROWS

@@ -40,11 +40,14 @@ def schedule(
     fuse: bool = True,
     max_fusion_unique_io_buffers: int = MAX_FUSION_UNIQUE_IO_BUFFERS,
     max_fusion_size: int = MAX_FUSION_SIZE,
+    loop_ordering_after_fusion: bool = True,
+    is_named: bool = True,
     names: set[str] | None = None,
 ) -> Schedule:
     """Fuse and order ``graph``. ``fuse=False`` keeps one kernel per operation (used to check the fused program).
 
-    ``names`` are those of kernels that others have, and afterwards these ones' too.
+    ``loop_ordering_after_fusion=False`` leaves the axes of kernels as the operations have them. ``names`` are those of kernels that others have, and
+    afterwards these ones' too; not ``is_named``, they say nothing of what a kernel computes.
     """
     buffers = graph.buffers
     groups = Fuser(graph.operations, buffers, fuse, max_fusion_unique_io_buffers, max_fusion_size).run()
@@ -54,19 +57,21 @@ def schedule(
     for group in groups:
         if group.nest is None:
             assert group.operation is not None
-            steps.append(_alone(group.operation, graph, names))
+            steps.append(_alone(group.operation, graph, names, is_named=is_named))
             continue
         nest = _without_dead(group.nest, needed[group.number], buffers)
         if nest.statements:
-            steps.append(body_of(by_rows(improve(nest)), buffers, graph, names))
+            nest = by_rows(improve(nest)) if loop_ordering_after_fusion else nest
+            steps.append(body_of(nest, buffers, graph, names, is_named=is_named))
     return Schedule(tuple(steps), buffers)
 
 
-def _alone(operation: Operation, graph: Graph, taken: set[str]) -> Step:
+def _alone(operation: Operation, graph: Graph, taken: set[str], *, is_named: bool) -> Step:
     """What is no nest, as a step of its own."""
     if not isinstance(operation, Template):
         return operation  # type: ignore[return-value]
-    return evolve(operation, name=name_of(operation.origins, taken), stacks=stacks_of(operation.origins, graph))
+    origins = operation.origins if is_named else ()
+    return evolve(operation, name=name_of(origins, taken), stacks=stacks_of(operation.origins, graph))
 
 
 def _needed_outside(graph: Graph, groups: Sequence[Group], buffers: Mapping[str, Buffer]) -> dict[int, set[str]]:
@@ -105,11 +110,13 @@ def _without_dead(nest: Nest, needed: set[str], buffers: Mapping[str, Buffer]) -
     return nest if len(statements) == len(nest.statements) else evolve(nest, statements=statements, inner=inner)
 
 
-def body_of(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[str]) -> KernelBody:
+def body_of(
+    nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[str], *, is_named: bool = True
+) -> KernelBody:
     """A nest as a kernel with a name of its own, which is ``taken`` then."""
     names, scalars = arguments(nest.axes, nest.statements)
     return KernelBody(
-        name_of(nest.origins, taken),
+        name_of(nest.origins if is_named else (), taken),
         nest.outer,
         nest.inner,
         nest.statements,

@@ -23,7 +23,7 @@ from ... import expr as ex
 from ... import kernel_ir as kir
 from ...devices import device_facts
 from ...expr import ONE, Expr
-from ...ir.kernel import KernelBody, Reduce, Statement, Store
+from ...ir.kernel import LOOPED, KernelBody, Reduce, Statement, Store
 from ...ir.scalar import Scalar, index_value, load, loads, substitute, walk
 from ...kernel_ir import LOOP, Kernel, Variable, arith, position
 from ...kernel_ir import Statement as Step
@@ -196,7 +196,10 @@ class Generator:
     def _configure(self) -> Config:
         traffic = traffic_of(self.body, self.space, self.plan, self.dtypes)
         self.traffic = evolve(traffic, along_r=True) if traffic.scans else traffic
-        return options.choose(self.space, self.traffic, device_facts(self.body.device))
+        facts = device_facts(self.body.device)
+        if self.body.launch == LOOPED:
+            facts = evolve(facts, tuning=options.without_rows(facts.tuning))
+        return options.choose(self.space, self.traffic, facts)
 
     def _fits_32_bits(self) -> bool:
         limit = _INT32 - 2 * max(map(self._stretch, self.config.blocks))

@@ -16,6 +16,7 @@ from attrs import evolve, field, frozen
 
 from ... import expr as ex
 from ...devices import Facts as Device
+from ...devices import Tuning
 from .. import tiling
 from .lookups import Lookup
 
@@ -95,6 +96,11 @@ def _gains_by_halves(lookup: Lookup | None, together: int, space: tiling.Space, 
         return False
     large = lookup.rows * lookup.row_bytes > device.tuning.large_table * device.cache
     return large and ex.hint(space.tiles[0].numel) >= lookup.rows
+
+
+def without_rows(tuning: Tuning) -> Tuning:
+    """A tuning under which no row that is reduced is kept in registers."""
+    return evolve(tuning, persistent_elements=0, persistent_once_elements=0, pieces_elements=0, column_elements=0)
 
 
 def _blocks(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
