@@ -32,5 +32,10 @@ class Config(OptionRecord):
     max_recompute_chain: int = option(
         16, "how many fusible nodes in a row may be recomputed before one is saved", accepts=_NOT_NEGATIVE
     )
+    disabled_joint_passes: str = option(
+        "",
+        "passes over joint graphs, and 'min_cut', that are left out, separated by commas: to find the one at fault",
+        user=True,
+    )
     native: bool = option(True, "use the C++ node; off, the Python twin runs", key=False)
     log_passes: bool = option(False, "log what each pass did, and the seconds", key=False)

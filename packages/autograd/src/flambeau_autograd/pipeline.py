@@ -28,11 +28,12 @@ from .joint.layouts import gradient_layouts, may_follow, may_hand_on
 from .joint.record import Joint
 from .joint.rewriting import Rewrite, rewrite_joint
 from .partition.min_cut import min_cut
+from .partition.simple import default as save_all
 from .partition.split import Halves, split
 from .passes.definitions import decide_sizes, definitions, must_be_known
 from .passes.facts import bodies, draws, is_late, is_size, may_fail
 from .passes.linear import not_linear
-from .passes.runner import run_passes
+from .passes.runner import disabled_passes, run_passes
 from .passes.told import read_by_gradients, to_be_told
 from .records import Layout, Lying, Prepared, Signature
 from .wrappers.assemble import assemble
@@ -144,6 +145,8 @@ def _cut(joint: Joint, partitioner: Partitioner, config: Config, rewrite: Rewrit
         rewrite_joint(joint, rewrite)
     if joint.grads:
         log.logger.debug(log.JOINT_GRAPH, artifact="aot_joint_graph", graph=log.Text(lambda: _joint_text(joint)))
+    if "min_cut" in disabled_passes(config):
+        partitioner = save_all
     saved = partitioner(joint, config) if joint.grads else set()
     with _ours("cutting the graph in two"):
         return split(joint, saved)

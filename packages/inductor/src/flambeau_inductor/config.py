@@ -190,6 +190,11 @@ class Config(OptionRecord):
         user=True,
         choices=("cpp", "triton"),
     )
+    disabled_passes: str = option(
+        "",
+        "stages, passes and rules that are left out, separated by commas, as `flambeau bisect` names them; name>2: that are used twice in a graph and no more",
+        user=True,
+    )
     verify: bool = option(False, "check the IR between stages", key=False)
     dump: str = option("", "a folder that receives the text of every stage", key=False)
 

@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from .config import Config
 from .log import LIBRARY_CALL, STAGE_DONE, STAGE_TEXT, Text, logger
+from .switches import limits
 
 
 @frozen
@@ -34,11 +35,12 @@ class Stage:
 
 @frozen
 class CompileContext:
-    """Options and the notes taken along the way (``seconds`` by stage, ``library_calls`` by reason)."""
+    """Options and the notes taken along the way (``seconds`` by stage, ``library_calls`` by reason, ``uses`` of what has a limit)."""
 
     config: Config = field(factory=Config)
     seconds: dict[str, float] = field(factory=dict)
     library_calls: Counter[str] = field(factory=Counter)
+    uses: Counter[str] = field(factory=Counter)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
@@ -50,6 +52,14 @@ class CompileContext:
             taken = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + taken
             logger.debug(STAGE_DONE, artifact="timings", stage=name, seconds=round(taken, 6))
+
+    def allows(self, name: str) -> bool:
+        """Whether a stage, pass or rule may be used once more in this graph; asking counts as a use."""
+        disabled = self.config.disabled_passes
+        if not disabled or (most := limits(disabled).get(name)) is None:
+            return True
+        self.uses[name] += 1
+        return self.uses[name] <= most
 
     def note_library_call(self, op: str, reason: str) -> None:
         """Count an op that runs as a library call, and why."""

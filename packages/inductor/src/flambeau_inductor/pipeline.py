@@ -23,7 +23,7 @@ Each is timed, logged and (with the option ``dump``) written to a file of its na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.custom import custom_pass, run_custom
 from .passes.fold_constants import fold
-from .passes.order import OPENING, PASSES
+from .passes.order import OPENING, PASSES, TABLES
 from .passes.runner import bodies_of, graphs_text, run_passes
 from .program.build import BuiltProgram, build
 from .program.failures import writes_inputs_last
@@ -68,6 +68,8 @@ from .schedule.gemms import form_gemms
 from .schedule.split import split_reductions
 from .schedule.steps import check_order
 from .schedule.text import launches_text, schedule_text
+from .switches import STAGES
+from .switches import check as check_names
 
 if TYPE_CHECKING:
     from .autotune.choice import ChooseGemm
@@ -88,6 +90,7 @@ def rewrite_joint(
     """
     context = context or CompileContext(_config(options))
     config = context.config
+    _check_switches(config)
     with context.stage("joint"):
         first = run_custom("joint_custom_pre_pass", config.joint_custom_pre_pass, graph, results)
         now = {node: first.get(node, node) for node in results}
@@ -110,15 +113,43 @@ def _rewrite_joint(
     graph: fx.Graph, results: Sequence[fx.Node], context: CompileContext, *, nested: bool
 ) -> dict[fx.Node, fx.Node]:
     """Our own rewrites among them."""
+    opened: dict[fx.Node, fx.Node] = {}
     if not context.config.pattern_matcher:
-        return {}
-    fused = fuse_attention(graph, results, context) | fuse_masked(graph, results, context)
-    fused |= use_library(graph, results, context)
-    if nested:
-        return fused
-    opened = fused | block_losses(graph, results, context) | open_softmaxes(graph, context)
-    moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
+        return opened
+    for name, rewrite in _JOINT.items():
+        if context.allows(name) and not (nested and name in _OUTSIDE):
+            opened |= rewrite(graph, results, context)
+    moved: dict[fx.Node, fx.Node] = {}
+    if not nested and context.allows("joint_channels_last"):
+        moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
     return {**{node: moved.get(now, now) for node, now in opened.items()}, **moved}
+
+
+#: Rewrites of joint graphs by name, in order; those ``_OUTSIDE`` are not done in bodies.
+_JOINT: Mapping[str, Callable[[fx.Graph, Sequence[fx.Node], CompileContext], dict[fx.Node, fx.Node]]] = {
+    "joint_attention": fuse_attention,
+    "joint_masked_attention": fuse_masked,
+    "joint_library_attention": use_library,
+    "joint_blocked_losses": block_losses,
+    "joint_open_softmaxes": lambda graph, _, context: open_softmaxes(graph, context),
+}
+_OUTSIDE = ("joint_blocked_losses", "joint_open_softmaxes")
+
+
+def switches() -> dict[str, str]:
+    """What the option ``disabled_passes`` can name, in the order of the pipeline, each with its kind: "joint", "pass", "rule" or "stage"."""
+    found = dict.fromkeys((*_JOINT, "joint_channels_last"), "joint")
+    for item in (*OPENING, *PASSES):
+        found[item.name] = "pass"
+        table = TABLES.get(item.name)
+        found |= dict.fromkeys((rule.name for rule in table.rules) if table is not None else (), "rule")
+    return found | dict.fromkeys(STAGES, "stage")
+
+
+def _check_switches(config: Config) -> None:
+    """Raises OptionError for a name that nothing has."""
+    if config.disabled_passes:
+        check_names(config.disabled_passes, switches())
 
 
 def compile_graph(
@@ -134,6 +165,7 @@ def compile_graph(
     library calls. Raises OptionError, UnsupportedGraphError; an InternalError is a fault of ours.
     """
     context = context or CompileContext(_config(options))
+    _check_switches(context.config)
     start_measuring(inputs, context.config)
     return _compile_rewritten(_rewritten(gm, context), inputs, context)
 
@@ -162,6 +194,7 @@ def compile_frozen(
 ) -> FrozenArtifact:
     """As ``compile_graph``, for callers who run what follows from the inputs at ``places`` alone only when one of those has changed."""
     context = context or CompileContext(_config(options))
+    _check_switches(context.config)
     start_measuring(inputs, context.config)
     freeze(gm, places)
     gm = _rewritten(gm, context)
@@ -218,17 +251,18 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
     context = context or CompileContext()
     config = context.config
     with context.stage("splitting") as stage:
-        if config.split_reductions:
+        if config.split_reductions and context.allows("splitting"):
             graph = split_reductions(graph)
         stage.show(partial(graph_text, graph))
     # Bodies first: each comes after those that it calls.
     parts = (*graph.bodies.values(), graph)
     with context.stage("fusion") as stage:
         names: set[str] = set()
+        fuse = config.fuse and context.allows("fusion")
         plans = [
             schedule(
                 part,
-                fuse=config.fuse,
+                fuse=fuse,
                 max_fusion_unique_io_buffers=config.max_fusion_unique_io_buffers,
                 max_fusion_size=config.max_fusion_size,
                 loop_ordering_after_fusion=config.loop_ordering_after_fusion,
@@ -240,8 +274,9 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
         stage.show(partial(_plans_text, plans))
     finish = partial(_finish, graph, parts, plans, names)
     quiet = CompileContext(evolve(config, dump="", verify=False))
+    products = context.allows("generated_products")
     with context.stage("measuring") as stage:
-        if (choose := _choice_of_products(plans, config)) is not None:
+        if products and (choose := _choice_of_products(plans, config)) is not None:
             choose.prepare(plans, parts)
         way = choose_way(graph, plans, config, lambda way: finish(way, quiet).artifact)
         stage.show(partial(str, way))
@@ -254,7 +289,8 @@ def _finish(
     """The stages after fusion, with the choices of ``way``."""
     config, names = context.config, set(names)
     with context.stage("products") as stage:
-        if (choose := _choice_of_products(plans, config, way.products)) is not None:
+        choose = _choice_of_products(plans, config, way.products)
+        if choose is not None and context.allows("generated_products"):
             prologues = config.prologue_fusion
             plans = [
                 form_gemms(plan, part, choose, names, prologues=prologues)
@@ -265,18 +301,20 @@ def _finish(
                 if isinstance(step, Gemm):
                     verify_gemm(step)
         stage.show(partial(_plans_text, plans))
+    shares = context.allows("memory")
     with context.stage("memory") as stage:
-        if config.inplace_buffers:
+        if config.inplace_buffers and shares:
             plans = list(map(share_memory, parts, plans))
         stage.show(partial(_plans_text, plans))
     with context.stage("combining") as stage:
-        if config.fuse and config.combo_kernels:
+        if config.fuse and config.combo_kernels and context.allows("combining"):
             plans = [combine(plan, config) for plan in plans]
         for plan in plans:
             check_order(plan.steps)
         stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
     with context.stage("launches") as stage:
-        plans = ChooseLaunches(config, way.launches).apply(plans)
+        if context.allows("launches"):
+            plans = ChooseLaunches(config, way.launches).apply(plans)
         stage.show(partial(launches_text, plans))
     with context.stage("text") as stage:
         sources = generate(chain.from_iterable(plan.steps for plan in plans), config)
@@ -293,7 +331,7 @@ def _finish(
             sources.libraries,
             {"writes_last": writes_inputs_last(graph, plan)},
             bodies=dict(zip(graph.bodies, bodies, strict=True)),
-            allow_buffer_reuse=config.allow_buffer_reuse,
+            allow_buffer_reuse=config.allow_buffer_reuse and shares,
             size_asserts=config.size_asserts,
         )
         stage.show(built.artifact.text)

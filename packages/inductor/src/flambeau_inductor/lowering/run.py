@@ -287,6 +287,7 @@ class _Lowering:
     def _lower(self, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         rule = rule_for(target)
         mark = len(self.builder.operations)
+        is_librarys = node.name in self.library or not self.context.allows("lowering")
         reason = LEFT if aten_op(target).treatment is Treatment.LIBRARY else "no rule"
         if rule is not None:
             val = node.meta.get("val")
@@ -296,7 +297,7 @@ class _Lowering:
                 else "it is there for what it may raise"
                 if "checks" in node.meta
                 else self._unsupported(target, [*args, *kwargs.values()], val)
-                or ("its kernel was refused" if node.name in self.library else "")
+                or ("its kernel was refused" if is_librarys else "")
             )
             # A window on memory needs no kernel, whatever the memory holds.
             view = reason.startswith(("complex", "dtype")) and aten_op(target).shares_memory
@@ -320,7 +321,7 @@ class _Lowering:
                     raise LoweringError(f"{target}: {type(error).__name__}: {error}") from error
                 del self.builder.operations[mark:]
                 self.builder.positions.clear()
-        elif node.name not in self.library:
+        elif not is_librarys:
             small = small_product(self.builder, node, args, kwargs)
             if small is not None:
                 return small
@@ -465,7 +466,7 @@ class _Lowering:
                 renamed[target.name] = copy.buffer
                 continue
             buffer = b.new_buffer(layout, storage=storage)
-            if not b.may_compute(layout) or source.name in self.library:
+            if not b.may_compute(layout) or source.name in self.library or not self.context.allows("lowering"):
                 window = Ref(storage, layout.sizes, layout.strides, ZERO, layout.dtype, layout.device)
                 given = (window, b.ref(value))
                 b.operations.append(

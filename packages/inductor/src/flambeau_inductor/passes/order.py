@@ -72,6 +72,16 @@ PRODUCTS = RuleSet(
 #: Convolutions, in the layout that they were given.
 CONVOLUTIONS = RuleSet((*pointwise_convolutions.RULES, *packed_convolutions.RULES))
 
+#: The tables of rules, by the name of the pass that applies them.
+TABLES = {
+    "tidying": TIDYING,
+    "opening_up": OPENING_UP,
+    "folding": FOLDING,
+    "library_calls": LIBRARY_CALLS,
+    "convolutions": CONVOLUTIONS,
+    "products": PRODUCTS,
+}
+
 #: What makes bodies: comes first, so that the others see these.
 OPENING = (
     Pass("library_attention", library_attention, "pattern_matcher"),

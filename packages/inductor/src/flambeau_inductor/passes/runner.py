@@ -47,7 +47,7 @@ def _run(
             setattr(work.get_submodule(parent), last, done[id(body)])
             changed_any = True
     for item in passes:
-        if item.option and not getattr(context.config, item.option):
+        if (item.option and not getattr(context.config, item.option)) or not context.allows(item.name):
             continue
         with context.stage(f"pass {item.name}"):
             try:

@@ -218,7 +218,9 @@ class _Run:
         for rule, pattern in self.index[node.target]:
             for bindings in match(pattern, node):
                 found = Match(node, bindings)
-                if rule.check(found, self.context) and self._replace(rule, found, mode):
+                if not rule.check(found, self.context) or not self.context.allows(rule.name):
+                    continue
+                if self._replace(rule, found, mode):
                     logger.debug(RULE_APPLIED, rule=rule.name, node=node.name)
                     return rule
         return None
