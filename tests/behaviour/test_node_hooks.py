@@ -37,7 +37,7 @@ def leaf() -> torch.Tensor:
 
 def test_a_call_shows_its_nodes_once(backend: str) -> None:
     compiled, plain = flambeau.compile(chain, backend=backend), seen(chain, leaf())
-    wanted = plain if backend == "eager" else [plain[0], "FlambeauBackward"]
+    wanted = plain if backend == "eager" else [plain[0], "CompiledFunctionBackward"]
     assert [seen(compiled, leaf()) for _ in range(3)] == [wanted] * 3
     compiled = flambeau.compile(two, backend=backend)
     assert seen(compiled, leaf(), leaf()) == seen(compiled, leaf(), leaf())

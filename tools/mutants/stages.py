@@ -147,7 +147,7 @@ STAGES = (
         (f"{_I}/lowering", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
-        "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py",
+        "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py", "lowering/origins.py",
                            "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/rows.py", "schedule/combine.py",
                            "lowering/attention.py", "lowering/library_attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py",
                            "lowering/written_gradients.py"), 12,
@@ -160,7 +160,7 @@ STAGES = (
     ),
     Stage(
         "schedule", _below(_INDUCTOR, "ir/kernel.py", "schedule/fuse.py", "schedule/gemms.py", "schedule/merge.py", "schedule/nest.py", "schedule/loops.py", "schedule/plan.py",
-                           "schedule/products.py", "schedule/prologues.py", "schedule/split_terms.py", "schedule/steps.py", "program/memory.py", "program/build.py", "program/registers.py", "passes/*.py"), 18,
+                           "schedule/products.py", "schedule/prologues.py", "schedule/split_terms.py", "schedule/steps.py", "program/memory.py", "program/build.py", "program/registers.py", "program/work.py", "passes/*.py"), 18,
         (f"{_I}/schedule", f"{_I}/program", f"{_I}/passes", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
@@ -273,7 +273,7 @@ STAGES = (
     Stage(
         "processes", _below(_RUNTIME, "artifact.py", "records.py", "extension.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
                             "build/*.py", "native.py", "executor.py", "accelerators.py", "builtin_languages.py", "devices.py", "languages.py", "registry.py", "linear.py", "memory.py", "philox.py",
-                            "processor.py", "profile.py"), 14,
+                            "processor.py", "profile.py", "ranges.py"), 14,
         (f"{_R}/test_processor.py", f"{_R}/test_accelerators.py", f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
          f"{_R}/test_executor.py", f"{_R}/test_linear.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
          f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),

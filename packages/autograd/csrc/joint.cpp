@@ -1,8 +1,10 @@
 #include "joint.hpp"
 
+#include <ATen/record_function.h>
 #include <structmember.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "node.hpp"
@@ -238,6 +240,11 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
           if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is written");
         }
         const bool differentiable = self->backward != Py_None && needs_grad(self, args);
+        std::optional<at::RecordFunction> range;
+        if (differentiable && at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value()) {
+          range.emplace(at::RecordScope::FUNCTION);
+          if (range->isActive()) range->before("CompiledFunction");
+        }
         torch::autograd::edge_list edges;
         if (differentiable) edges = gradient_edges(self, args);
         Ref values = call_compiled(self->forward, self->forward_boxed, args, count, differentiable);

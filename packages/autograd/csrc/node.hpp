@@ -63,7 +63,7 @@ class JointNode : public torch::autograd::Node {
   void deposit(size_t place, at::Tensor&& grad);
   // The gradients of these places in grad_inputs, of all that was deposited and not yet given away.
   torch::autograd::variable_list collect(const std::vector<int64_t>& inputs);
-  std::string name() const override { return "FlambeauBackward"; }
+  std::string name() const override { return "CompiledFunctionBackward"; }
 
   // An inference tensor has no version to check, and autograd keeps none: its contents are kept. What is saved is the partition's
   // choice, eager may need something else.
@@ -143,7 +143,7 @@ class ResultNode : public torch::autograd::Node {
  public:
   ResultNode(NodePtr joint, size_t place) : joint_(std::move(joint)), place_(place) {}
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
-  std::string name() const override { return "FlambeauBackward"; }
+  std::string name() const override { return "CompiledFunctionBackward"; }
   bool is_of(const JointNode* joint) const { return joint_.get() == joint; }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "frame_hook.hpp"
+#include "ranges.hpp"
 
 namespace flambeau {
 namespace {
@@ -176,11 +177,15 @@ PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const Ent
     const auto at = record.entries.begin() + static_cast<std::ptrdiff_t>(place);
     std::rotate(record.entries.begin(), at, at + 1);
   }
-  return boundary([&] { return entry->compiled ? run_graph(*entry, values) : run_code(region, *entry, function, view); },
-                  static_cast<PyObject*>(nullptr));
+  const auto run = [&] { return entry->compiled ? run_graph(*entry, values) : run_code(region, *entry, function, view); };
+  if (!is_profiled()) return boundary(run, static_cast<PyObject*>(nullptr));
+  const OpenRange range(region, record, *entry);
+  return boundary(run, static_cast<PyObject*>(nullptr));
 }
 
 PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit) {
+  std::optional<OpenRange> lookup;
+  if (is_profiled()) lookup.emplace("TorchDynamo Cache Lookup");
   for (size_t i = 0; i < record.entries.size(); ++i) {
     EntryPtr entry = record.entries[i];
     CapturedValues values(entry->guards()->slots);
@@ -189,6 +194,7 @@ PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject*
       SuspendedScope guards(thread_state());
       if (!evaluate(entry->guards(), evaluation)) continue;
     }
+    lookup.reset();
     hit = true;
     return run_entry(region, record, i, entry, values.data(), function, view);
   }

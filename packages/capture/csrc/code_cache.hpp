@@ -24,6 +24,7 @@ struct OutputPlan {
 struct Entry {
   int uses = 0;  // counted under the GIL
   bool once = false;  // dropped after the call that it was made for
+  int64_t number = 0;  // among the entries that its code has had
   const void* owner = nullptr;  // the module whose method was compiled, by address alone
   Ref tree;
   Ref code;      // rewritten code whose parameters are all positional
@@ -69,6 +70,8 @@ struct CodeEntries {
   std::vector<const void*> limit_told;  // the owners whose limit was reached
   std::unordered_map<const void*, Py_ssize_t> left_alone;  // calls in a row for which the handler had nothing, by owner
   bool compiling = false;
+  int64_t number = -1;  // among the code objects of the process that have had entries
+  int64_t compiled = 0;  // entries so far
   bool has_once = false;  // whether an entry is to be dropped after the call that it was made for
 };
 

@@ -190,6 +190,7 @@ PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   region->callable = Py_NewRef(callable);
   region->handler = Py_NewRef(handler);
   region->limit = limit;
+  region->label = Py_NewRef(Py_None);
   region->table = new CodeTable();
   return self;
 }
@@ -199,6 +200,7 @@ int region_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(region->callable);
   Py_VISIT(region->handler);
+  Py_VISIT(region->label);
   Py_VISIT(region->dict);
   if (region->table == nullptr) return 0;
   for (const auto& [code, record] : *region->table) {
@@ -233,6 +235,7 @@ int region_clear(PyObject* self) {
   forget_entries(region);
   Py_CLEAR(region->callable);
   Py_CLEAR(region->handler);
+  Py_CLEAR(region->label);
   Py_CLEAR(region->dict);
   return 0;
 }
@@ -297,6 +300,7 @@ PyMemberDef region_members[] = {
     {"callable", T_OBJECT_EX, offsetof(Region, callable), READONLY, "what the region calls"},
     {"handler", T_OBJECT_EX, offsetof(Region, handler), READONLY, "what is asked about new frames"},
     {"limit", T_PYSSIZET, offsetof(Region, limit), 0, "entries per code object"},
+    {"label", T_OBJECT, offsetof(Region, label), 0, "the user's name for it, which ranges of a profiler show; or None"},
     {"strict", T_BOOL, offsetof(Region, strict), 0, "whether a call that runs no entry is an error"},
     {"__dictoffset__", T_PYSSIZET, offsetof(Region, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Region, weak), READONLY, nullptr},
@@ -529,6 +533,9 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
         const bool once = PyTuple_GET_SIZE(answer.get()) == 2;
         EntryPtr entry = parse_entry(once ? PyTuple_GET_ITEM(answer.get(), 1) : answer.get());
         entry->owner = owner;
+        static int64_t numbered = 0;  // counted under the GIL
+        if (record.number < 0) record.number = numbered++;
+        entry->number = record.compiled++;
         entry->once = once;
         record.has_once |= once;
         record.left_alone.erase(owner);

@@ -10,6 +10,7 @@ struct Region {
   vectorcallfunc vectorcall;
   PyObject* callable;
   PyObject* handler;  // asked about frames that no entry covers
+  PyObject* label;  // the user's name for it, or None
   PyObject* dict;
   PyObject* weak;
   Py_ssize_t limit;   // entries per code object

@@ -13,8 +13,9 @@ class Frame {
  public:
   explicit Frame(const Program& program) : Frame(program, Devices(program.devices)) {}
   // A nested program runs on the devices of the outer one.
-  Frame(const Program& program, const Devices& outer)
+  Frame(const Program& program, const Devices& outer, bool profiled = false)
       : devices(outer),
+        is_profiled(profiled),
         tensors_(program.tensor_registers),
         borrowed_(program.tensor_registers, 0),
         scalars_(program.scalar_registers) {}
@@ -57,6 +58,7 @@ class Frame {
   size_t scalar_count() const { return scalars_.size(); }
 
   Devices devices;
+  bool is_profiled = false;  // instructions are ranges of torch's profiler
 
  private:
   void give_back(size_t index) {

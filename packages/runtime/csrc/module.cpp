@@ -2,6 +2,7 @@
 #include "blocks.hpp"
 #include "graphs.hpp"
 #include "inputs.hpp"
+#include "ranges.hpp"
 #include "recording.hpp"
 #include "run.hpp"
 #include "watch.hpp"
@@ -25,6 +26,7 @@ struct State {
   Ref misfit;    // (position, value, scalars, devices) -> replacement
   Ref describe;  // (program, instruction) -> text
   Ref count;     // (inputs) -> raises: the number of inputs is wrong
+  Ref ranges;    // (program) -> what it shows in a profiler
 };
 
 struct Executor {
@@ -134,6 +136,12 @@ PyObject* run(const State& state, PyObject* const* inputs, Position& position, P
     for (const Ref& input : kept) held.push_back(input.get());
     inputs = held.data();
   }
+  std::optional<OpenRange> whole;
+  if (is_profiled()) {
+    name_ranges(program, state.ranges.get());
+    frame.is_profiled = true;
+    whole.emplace(program.ranges->whole);
+  }
   {
     Gil gil;
     const OnDevices on_devices(frame.devices);
@@ -204,11 +212,11 @@ PyMethodDef executor_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-// Executor(program, kernels, constants, misfit, describe, count)
+// Executor(program, kernels, constants, misfit, describe, count, ranges)
 PyObject* executor_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *program, *kernels, *constants, *misfit, *describe, *count;
-  if (!PyArg_ParseTuple(args, "O!O!O!OOO", &PyTuple_Type, &program, &PyTuple_Type, &kernels, &PyTuple_Type, &constants,
-                        &misfit, &describe, &count)) {
+  PyObject *program, *kernels, *constants, *misfit, *describe, *count, *ranges;
+  if (!PyArg_ParseTuple(args, "O!O!O!OOOO", &PyTuple_Type, &program, &PyTuple_Type, &kernels, &PyTuple_Type, &constants,
+                        &misfit, &describe, &count, &ranges)) {
     return nullptr;
   }
   return translated([&]() -> PyObject* {
@@ -225,6 +233,7 @@ PyObject* executor_new(PyTypeObject* type, PyObject* args, PyObject*) {
     state->misfit = Ref::share(misfit);
     state->describe = Ref::share(describe);
     state->count = Ref::share(count);
+    state->ranges = Ref::share(ranges);
     Ref self = checked(type->tp_alloc(type, 0));
     auto* executor = reinterpret_cast<Executor*>(self.get());
     executor->vectorcall = executor_call;
@@ -255,6 +264,7 @@ int executor_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(state->misfit.get());
   Py_VISIT(state->describe.get());
   Py_VISIT(state->count.get());
+  Py_VISIT(state->ranges.get());
   for (const auto& kernel : state->kernels) {
     Py_VISIT(kernel->function.get());
     if (kernel->cuda != nullptr) Py_VISIT(kernel->cuda->provide());
@@ -288,6 +298,7 @@ int executor_clear(PyObject* self) {
   state->misfit = Ref::share(Py_None);
   state->describe = Ref::share(Py_None);
   state->count = Ref::share(Py_None);
+  state->ranges = Ref::share(Py_None);
   return 0;
 }
 

@@ -159,6 +159,8 @@ struct Output {
   Operand operand;
 };
 
+struct Ranges;
+
 struct Program {
   int32_t number = 0;  // names the program in error contexts
   uint32_t tensor_registers = 0, scalar_registers = 0;
@@ -181,6 +183,7 @@ struct Program {
   std::vector<Free> frees;
   std::vector<Subprogram> subprograms;
   std::vector<PythonCall> pythons;
+  mutable std::shared_ptr<const Ranges> ranges;  // made at the first call under a profiler (ranges.hpp)
 };
 
 // Decode what native.py made of an artifact. Throws PythonError or std::exception.

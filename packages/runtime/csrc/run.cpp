@@ -3,7 +3,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
@@ -13,6 +12,7 @@
 
 #include "blocks.hpp"
 #include "inputs.hpp"
+#include "ranges.hpp"
 
 namespace flambeau {
 namespace {
@@ -122,7 +122,6 @@ void launch_function(const Launch& launch, const Frame& frame, Gil& gil) {
 
 void launch(const Launch& launch, Frame& frame, Gil& gil) {
   const Kernel& kernel = *launch.kernel;
-  RECORD_USER_SCOPE(kernel.name.c_str());
   if (kernel.cuda != nullptr) {
     launch_cuda(launch, frame, gil);
     return;
@@ -387,49 +386,71 @@ int64_t bytes_of(const Alloc& alloc, c10::IntArrayRef sizes, c10::IntArrayRef st
   return bytes;
 }
 
-void run_program(const Program& program, Frame& frame, Gil& gil, Position& position) {
-  position.program = program.number;
+namespace {
+
+inline void step(const Program& program, const Instruction& instruction, Frame& frame, Gil& gil, Position& position) {
+  const uint32_t index = instruction.index;
+  switch (instruction.op) {
+    case Op::Alloc: alloc(program.allocs[index], frame, gil); break;
+    case Op::View: view(program.views[index], frame); break;
+    case Op::Launch: launch(program.launches[index], frame, gil); break;
+    case Op::Call: call(program.calls[index], frame, gil); break;
+    case Op::Hold: {
+      const Hold& held = program.holds[index];
+      const at::Tensor& result = frame.tensor(held.reg);
+      if (!result.defined() || !lies(held, *result.unsafeGetTensorImpl(), frame)) hold(held, frame, gil);
+      break;
+    }
+    case Op::Compute: compute_scalar(program.computes[index], frame); break;
+    case Op::Size: size_of(program.sizes[index], frame); break;
+    case Op::Item: {
+      const Pair& item = program.items[index];
+      gil.release();
+      frame.set(item.first, value_of_scalar(frame.tensor(item.second).item()));
+      break;
+    }
+    case Op::Check: {
+      const Check& check = program.checks[index];
+      if (!frame.operand(check.cond).truth()) throw ProgramError(ProgramError::Type::Runtime, check.message);
+      break;
+    }
+    case Op::Free:
+      for (const int32_t reg : program.frees[index].regs) frame.free(reg);
+      break;
+    case Op::Copy: {
+      const Pair& copy = program.copies[index];
+      gil.release();
+      frame.tensor(copy.first).copy_(frame.tensor(copy.second));
+      break;
+    }
+    case Op::Subprogram: run_subprogram(program.subprograms[index], frame, gil, position); break;
+    case Op::Python: python_call(program.pythons[index], frame, gil); break;
+  }
+}
+
+// Two loops, so that a call that nobody profiles pays for no range.
+template <bool kProfiled>
+void run_steps(const Program& program, Frame& frame, Gil& gil, Position& position) {
   const size_t count = program.code.size();
   for (size_t i = 0; i < count; ++i) {
     position.instruction = static_cast<int64_t>(i);
-    const uint32_t index = program.code[i].index;
-    switch (program.code[i].op) {
-      case Op::Alloc: alloc(program.allocs[index], frame, gil); break;
-      case Op::View: view(program.views[index], frame); break;
-      case Op::Launch: launch(program.launches[index], frame, gil); break;
-      case Op::Call: call(program.calls[index], frame, gil); break;
-      case Op::Hold: {
-        const Hold& held = program.holds[index];
-        const at::Tensor& result = frame.tensor(held.reg);
-        if (!result.defined() || !lies(held, *result.unsafeGetTensorImpl(), frame)) hold(held, frame, gil);
-        break;
+    if constexpr (kProfiled) {
+      if (const Range& range = program.ranges->instructions[i]; !range.name.empty()) {
+        const OpenRange open(range);
+        step(program, program.code[i], frame, gil, position);
+        continue;
       }
-      case Op::Compute: compute_scalar(program.computes[index], frame); break;
-      case Op::Size: size_of(program.sizes[index], frame); break;
-      case Op::Item: {
-        const Pair& item = program.items[index];
-        gil.release();
-        frame.set(item.first, value_of_scalar(frame.tensor(item.second).item()));
-        break;
-      }
-      case Op::Check: {
-        const Check& check = program.checks[index];
-        if (!frame.operand(check.cond).truth()) throw ProgramError(ProgramError::Type::Runtime, check.message);
-        break;
-      }
-      case Op::Free:
-        for (const int32_t reg : program.frees[index].regs) frame.free(reg);
-        break;
-      case Op::Copy: {
-        const Pair& copy = program.copies[index];
-        gil.release();
-        frame.tensor(copy.first).copy_(frame.tensor(copy.second));
-        break;
-      }
-      case Op::Subprogram: run_subprogram(program.subprograms[index], frame, gil, position); break;
-      case Op::Python: python_call(program.pythons[index], frame, gil); break;
     }
+    step(program, program.code[i], frame, gil, position);
   }
+}
+
+}  // namespace
+
+void run_program(const Program& program, Frame& frame, Gil& gil, Position& position) {
+  position.program = program.number;
+  if (frame.is_profiled) run_steps<true>(program, frame, gil, position);
+  else run_steps<false>(program, frame, gil, position);
   position.instruction = -1;
 }
 

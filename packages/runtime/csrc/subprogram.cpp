@@ -44,7 +44,7 @@ Values results_of(const Program& program, const Values& inputs, const Frame& fra
 }
 
 Values run_nested(const Program& program, Values inputs, Frame& outer_frame, Gil& gil, Position& position) {
-  Frame frame(program, outer_frame.devices);
+  Frame frame(program, outer_frame.devices, outer_frame.is_profiled);
   bool hands_back = false;
   for (const Output& output : program.outputs) hands_back = hands_back || output.kind == Output::Kind::Input;
   for (size_t i = 0; i < program.inputs.size(); ++i) {

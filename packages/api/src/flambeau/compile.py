@@ -124,6 +124,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
         backend,
         config=settings.capture,
         observer=observer_of(recorder, arguments["name"]),
+        label=arguments["name"],
     )
     if isinstance(model, torch.nn.Module):
         again = functools.partial(_compile, arguments=arguments, recorder=recorder, disable=False)

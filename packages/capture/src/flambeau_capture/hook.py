@@ -47,13 +47,16 @@ _OTHER_COMPILER = "torch._dynamo"
 _VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 
 
-def make_region(callable: Callable[..., Any], callback: Callback, config: Config | None = None) -> _C.Region:
-    """A region around `callable`: same signature, name and docstring; `__wrapped__` is the callable itself."""
+def make_region(
+    callable: Callable[..., Any], callback: Callback, config: Config | None = None, label: str | None = None
+) -> _C.Region:
+    """A region around `callable`: same signature, name and docstring; `__wrapped__` is the callable itself, `label` the user's name for it."""
     options = config or Config()
     region = _C.Region(callable, _Handler(callback, options), options.recompile_limit)
     functools.update_wrapper(region, callable, updated=())
     region.__wrapped__ = callable
     region.strict = options.fullgraph
+    region.label = label
     cache.remember(region)
     return region
 

@@ -47,16 +47,17 @@ def make_region(
     *,
     config: Config | None = None,
     observer: Callable[[CompileRecord], None] | None = None,
+    label: str | None = None,
     **options: Any,
 ) -> Any:
     """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
 
-    `options` override fields of `config` (`fullgraph=True`, `dynamic=False`).
+    `label` is shown by ranges of torch's profiler. `options` override fields of `config` (`fullgraph=True`, `dynamic=False`).
     """
     settings = config if config is not None else Config.from_environment()
     if options:
         settings = evolve(settings, **options)
-    return hook.make_region(function, _Callback(backend, settings, observer), settings)
+    return hook.make_region(function, _Callback(backend, settings, observer), settings, label)
 
 
 def _is_running(code: CodeType) -> bool:

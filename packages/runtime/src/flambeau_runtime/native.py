@@ -18,6 +18,7 @@ from .devices import pinned
 from .executor_py import KernelFunction, instruction_context
 from .extension import extension
 from .inputs import check_count, check_scalar, check_tensor
+from .ranges import program_ranges
 
 
 class _Encoder:
@@ -131,11 +132,14 @@ def make_executor(
     def count(given: int) -> None:
         check_count(specs, (None,) * given)
 
+    def ranges(number: int) -> Any:
+        return program_ranges(artifact.digest[:16], number, encoder.programs[number], artifact.kernels)
+
     if artifact.program.devices and CUDA.is_available():
         # A program without inputs on the GPU may be what uses it first; the allocator must be ready then.
         CUDA.start()
     pairs = tuple((spec.register, tensor) for spec, tensor in zip(artifact.constants, constants))
-    return extension().Executor(program, kernels, pairs, misfit, describe, count)
+    return extension().Executor(program, kernels, pairs, misfit, describe, count, ranges)
 
 
 def _kernel(artifact: a.Artifact, number: int, others: Mapping[int, KernelFunction]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from attrs import field, frozen
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Written into every artifact; a reader refuses any other."""
 
 
@@ -103,7 +103,8 @@ class Kernel:
     ``scalar_kinds`` is a string of ``i`` and ``f``, one a scalar: how the launch converts each operand (empty: an int
     or a bool is passed as int64, a float as the bits of a double). ``checks`` are the messages of the kernel's status
     codes: status ``k`` (k >= 1) raises ``IndexError(checks[k - 1])``. ``meta`` holds JSON-able facts: ``origins``
-    (names of graph nodes), ``stack`` (``[file, line, function]`` of the user), ``modules`` (paths of those that call them), ``bytes``, ``num_warps``…
+    (names of graph nodes), ``ops`` (their operations), ``stack`` (the user's lines, as ``file:line in function``), ``modules`` (paths of those that call
+    them), ``bytes`` and ``flops`` (about what it moves and computes), ``num_warps``…
     """
 
     name: str
@@ -167,7 +168,8 @@ class Call:
     ``args`` and the values of ``kwargs`` are ``Reg``, operands, complex numbers, dtypes, devices, layouts, memory
     formats, None, strings, and (nested) tuples of those. ``outs`` receives the flattened returns: a tensor list gives
     one entry per element; None drops the value. An int in ``outs`` means ``Reg(int)``. With ``grad_mode`` it runs in
-    grad mode, in which some kernels keep a workspace for their gradient; nothing is recorded all the same.
+    grad mode, in which some kernels keep a workspace for their gradient; nothing is recorded all the same. ``meta`` has the facts
+    of ``Kernel.meta`` that hold for a call.
     """
 
     op: str
@@ -176,6 +178,7 @@ class Call:
     kwargs: tuple[tuple[str, Any], ...] = field(default=(), converter=_pairs)
     outs: tuple[Reg | Scalar | None, ...] = field(default=(), converter=_outs)
     grad_mode: bool = False
+    meta: dict[str, Any] = field(factory=dict, eq=False, repr=False)
 
 
 @frozen

@@ -56,7 +56,7 @@ class Graph:
     """``inputs`` in calling order, ``constants``, ``operations`` in program order, ``outputs`` in returning order.
 
     ``buffers`` has every buffer by name (inputs, constants and results). ``origins`` on operations name FX nodes;
-    ``stacks`` maps an FX node's name to the user's line, ``modules`` to the path of the module that calls it, for comments and profiles. ``bodies`` has the nested graphs of
+    ``stacks`` maps an FX node's name to the user's line, ``modules`` to the path of the module that calls it, ``ops`` to the name of the operation, for comments, names and profiles. ``bodies`` has the nested graphs of
     all ``Nested`` calls, those inside bodies included, each after what it calls; bodies have no constants.
     """
 
@@ -67,6 +67,7 @@ class Graph:
     buffers: Mapping[str, Buffer] = field(repr=False)
     stacks: Mapping[str, str] = field(factory=dict, repr=False)
     modules: Mapping[str, str] = field(factory=dict, repr=False)
+    ops: Mapping[str, str] = field(factory=dict, repr=False)
     name: str = "graph"
     bodies: Mapping[str, Graph] = field(factory=dict, repr=False)
 

@@ -41,6 +41,7 @@ from .fallback import call_library, is_workspace
 from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
 from .nested import Site, lower_nested
+from .origins import origins
 from .positions import Checks
 from .products import aligned_rows
 from .provenance import Provenance
@@ -130,15 +131,13 @@ class _Lowering:
         if self.checks.keep(operations):
             operations = _live(self.builder.operations, outputs, self.builder)
         operations = add_in_place(self.builder, operations, outputs)
-        stacks = {n.name: _stack_text(n) for n in nodes if n.op == "call_function"}
         return Graph(
             tuple(self.inputs),
             tuple(self.constants),
             operations,
             outputs,
             self.builder.buffers,
-            {name: text for name, text in stacks.items() if text},
-            {n.name: n.meta["module"] for n in nodes if n.meta.get("module")},
+            *origins(nodes),
             bodies=self.bodies.graphs,
         )
 
@@ -588,13 +587,3 @@ def _has_effect(operation: Operation) -> bool:
     if not isinstance(operation, Extern):
         return effects.checks(operation)
     return bool(operation.binds) or operation.checks or effects.has_effect(operation.op)
-
-
-def _stack_text(node: fx.Node) -> str:
-    stack = node.meta.get("stack")
-    if stack:
-        file, line, function = stack[-1][:3]
-        return f"{file}:{line} in {function}"
-    trace = node.meta.get("stack_trace") or ""
-    lines = [part.strip() for part in str(trace).splitlines() if part.strip()]
-    return lines[-1] if lines else ""

@@ -54,6 +54,7 @@ from ..schedule import LaunchStep, Schedule
 from ..schedule.steps import step_reads, step_writes
 from .memory import hand_overs, may_alias, pinned_buffers
 from .registers import Registers
+from .work import work_of
 
 
 @frozen
@@ -292,7 +293,7 @@ class _Builder:
         self.whole.kernels.append(
             Kernel(
                 kernel.name, library, kernel.name, len(buffers), len(scalars), kernel.dtypes, kernel.scalar_kinds, kernel.checks,
-                {**kernel.meta, "stack": _stack(body), "modules": _modules(body, self.graph)},
+                {**kernel.meta, **_facts(body, self.graph, self.buffers)},
             )
         )  # fmt: skip
         extent = self.registers.operand(kernel.extent)
@@ -341,7 +342,8 @@ class _Builder:
     ) -> Call | Subprogram:
         if not isinstance(step.op, Nested):
             schema = step.op._schema
-            return Call(schema.name, schema.overload_name, args, kwargs, outs, step.keeps is not None)
+            facts = _facts(step, self.graph, self.buffers)
+            return Call(schema.name, schema.overload_name, args, kwargs, outs, step.keeps is not None, facts)
         if self._waits(step, step.op):
             self.whole.waits.append(f"{step.op.kind} {', '.join(step.origins)}")
         passed, same, slices = args
@@ -486,13 +488,20 @@ def _traits(step: Extern) -> Trait:
     return Trait.NONE if isinstance(step.op, Nested) else aten_op(step.op).traits
 
 
-def _stack(body: LaunchStep) -> list[Any]:
-    bodies = body.bodies if isinstance(body, Combined) else (body,)
-    return list(dict.fromkeys(stack for part in bodies for stack in part.stacks))
+def _facts(step: LaunchStep | Extern, graph: Graph, buffers: Mapping[str, Buffer]) -> dict[str, Any]:
+    """Where a kernel or a library call comes from (``records.Kernel`` says what is what), and what it does."""
+    parts = step.bodies if isinstance(step, Combined) else (step,)
+    origins = list(dict.fromkeys(origin for part in parts for origin in part.origins))
+    work = work_of(step, buffers)
+    return {
+        "origins": origins,
+        "ops": _told(origins, graph.ops),
+        "stack": _told(origins, graph.stacks),
+        "modules": _told(origins, graph.modules),
+        "bytes": work.bytes,
+        "flops": work.flops,
+    }
 
 
-def _modules(body: LaunchStep, graph: Graph) -> list[str]:
-    """The paths of the modules whose operations a kernel computes."""
-    bodies = body.bodies if isinstance(body, Combined) else (body,)
-    found = (graph.modules.get(origin) for part in bodies for origin in part.origins)
-    return list(dict.fromkeys(filter(None, found)))
+def _told(origins: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys(names[origin] for origin in origins if names.get(origin)))

@@ -53,7 +53,7 @@ class Candidate:
     def steps(self, tile: GemmTile, graph: Graph, names: set[str]) -> tuple[list[Step], Mapping[str, Buffer]]:
         """The kernels that compute it in a tile, named beside ``names``, and the buffers between them."""
         body = self.body
-        body = evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
+        body = evolve(body, name=name_of(body.origins, names, graph.ops), stacks=stacks_of(body.origins, graph))
         gemm = self.product.gemm(body, tile)
         return ([gemm], {}) if tile.parts == 1 else in_parts(gemm, self.product.out, self.buffers, graph, names)
 

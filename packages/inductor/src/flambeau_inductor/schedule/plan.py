@@ -71,7 +71,7 @@ def _alone(operation: Operation, graph: Graph, taken: set[str], *, is_named: boo
     if not isinstance(operation, Template):
         return operation  # type: ignore[return-value]
     origins = operation.origins if is_named else ()
-    return evolve(operation, name=name_of(origins, taken), stacks=stacks_of(operation.origins, graph))
+    return evolve(operation, name=name_of(origins, taken, graph.ops), stacks=stacks_of(operation.origins, graph))
 
 
 def _needed_outside(graph: Graph, groups: Sequence[Group], buffers: Mapping[str, Buffer]) -> dict[int, set[str]]:
@@ -116,7 +116,7 @@ def body_of(
     """A nest as a kernel with a name of its own, which is ``taken`` then."""
     names, scalars = arguments(nest.axes, nest.statements)
     return KernelBody(
-        name_of(nest.origins if is_named else (), taken),
+        name_of(nest.origins if is_named else (), taken, graph.ops),
         nest.outer,
         nest.inner,
         nest.statements,
@@ -160,9 +160,9 @@ def stacks_of(origins: Sequence[str], graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(graph.stacks[origin] for origin in origins if origin in graph.stacks))
 
 
-def name_of(origins: Sequence[str], taken: set[str]) -> str:
-    """``fused_`` and the names of the first operations that compute something, made unique."""
-    words = dict.fromkeys(re.sub(r"(_default|_Tensor|_Scalar|_\d+)+$", "", origin) for origin in origins)
+def name_of(origins: Sequence[str], taken: set[str], ops: Mapping[str, str]) -> str:
+    """``fused_`` and the names of the first operations that compute something, made unique; ``ops``: their names by node."""
+    words = dict.fromkeys(ops.get(origin) or re.sub(r"(_\d+)+$", "", origin) for origin in origins)
     moving = moving_names()
     telling = [word for word in words if word not in moving] or list(words)
     text = re.sub(r"\W+", "_", "_".join(telling[:6])) or "kernel"
