@@ -13,7 +13,6 @@ import pytest
 
 import flambeau
 from flambeau import torch_names
-from flambeau.backends import list_backends
 from flambeau.compiler import config
 from flambeau.errors import InvalidOption, NotHereYet, UnknownName
 from flambeau.log import ARTIFACTS
@@ -116,7 +115,6 @@ def test_options_of_torch_that_are_not_here_say_so() -> None:
     assert not torch_names.OPTIONS & OPTIONS.keys()
     assert not torch_names.LOGS & ARTIFACTS.keys()
     assert not torch_names.SETTINGS & set(config.names())
-    assert not torch_names.BACKENDS & set(list_backends(exclude_tags=None))
     assert not torch_names.ARGUMENTS & inspect.signature(flambeau.compile).parameters.keys()
 
 

@@ -21,6 +21,12 @@ PyObject* active_region(PyObject*, PyObject*) {
 
 PyObject* inside_region(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().inside > 0); }
 
+PyObject* set_run_only(PyObject*, PyObject* argument) {
+  const int wanted = PyObject_IsTrue(argument);
+  if (wanted < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(thread_state().run_only, wanted != 0));
+}
+
 PyObject* set_suspended(PyObject*, PyObject* argument) {
   const int wanted = PyObject_IsTrue(argument);
   if (wanted < 0) return nullptr;
@@ -84,6 +90,7 @@ PyMethodDef methods[] = {
     {"inside_region", inside_region, METH_NOARGS, "Whether a call of a region is running on this thread."},
     {"set_stance", set_stance, METH_VARARGS,
      "set_stance(stance, differing_only, agree): how regions that adopt it are called. `agree(found) -> bool` or None."},
+    {"set_run_only", set_run_only, METH_O, "While True, regions on this thread compile nothing new; returns the old value."},
     {"set_suspended", set_suspended, METH_O, "While True, calls of regions on this thread are plain calls; returns the old value."},
     {"set_module_call", set_module_call, METH_VARARGS,
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},

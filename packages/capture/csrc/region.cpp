@@ -482,7 +482,7 @@ PyObject* call_region_as_asked(PyObject* self, PyObject* const* arguments, size_
 }
 
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view) {
-  if (stance_state().stance == Stance::kRunOnly) {
+  if (stance_state().stance == Stance::kRunOnly || thread_state().run_only) {
     ++thread_state().runs;  // asked for: no failure of a strict region
     return Compiled::kSkip;
   }

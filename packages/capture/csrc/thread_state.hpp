@@ -43,6 +43,7 @@ struct ThreadState {
   CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
   unsigned long long runs = 0;          // how often an entry was run: a strict region sees whether its call ran one
   int inside = 0;                       // calls of regions that run frames under the hook
+  bool run_only = false;                // what no entry covers runs as it is, on this thread
   bool suspended = false;               // the compiler itself runs: calls of regions are plain calls
   compat::Frame* handed_down = nullptr;  // runs under the hook that was there before ours
   StackHalf stack{};                     // where frames are nested too deep to be evaluated one within the other

@@ -7,19 +7,19 @@ use, from the entry-point group `torch_dynamo_backends` that existing backends a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from attrs import frozen
 
+from . import torchs_backends
 from .defaults import Settings
-from .errors import BackendLookupError, DuplicateBackend, NotHereYet, UnknownName
+from .errors import BackendLookupError, DuplicateBackend, UnknownName
 from .options import Options
 from .records import Recorder
 from .rescue import as_captured
-from .torch_names import BACKENDS
 
 CompiledFn = Callable[..., Any]
 Backend = Callable[..., CompiledFn]
@@ -72,7 +72,8 @@ def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")
     """Names that `backend=` accepts, sorted; those that carry one of `exclude_tags` are left out."""
     excluded = frozenset(exclude_tags or ())
     names = {name for name, backend in _REGISTRY.items() if not backend.tags & excluded}
-    return sorted(names | (_entry_point_names().keys() - _REGISTRY.keys()))
+    published = (_entry_point_names().keys() | set(torchs_backends.names(excluded))) - _REGISTRY.keys()
+    return sorted(names | published)
 
 
 def lookup_backend(backend: str | Backend | None) -> Backend:
@@ -86,22 +87,68 @@ def lookup_backend(backend: str | Backend | None) -> Backend:
         BackendLookupError: when a published backend cannot be loaded, or the argument is neither name nor callable.
     """
     if backend is None:
-        backend = "inductor"
+        backend = get_default_backend()
     if callable(backend):
         return backend
     if not isinstance(backend, str):
         raise BackendLookupError(f"backend takes a name or a callable, not {backend!r}")
     if backend not in _REGISTRY:
         point = _entry_point_names().get(backend)
-        if point is None and backend in BACKENDS:
-            raise NotHereYet("backend", backend)
         if point is None:
-            raise UnknownName("backend", backend, list_backends(exclude_tags=None))
+            return _of_others(backend)
         try:
             register_backend(point.load(), name=backend)
         except ImportError as error:
             raise BackendLookupError(f"backend {backend!r} ({point.value}) cannot be imported: {error}") from error
     return _REGISTRY[backend].function
+
+
+def _of_others(name: str) -> Backend:
+    try:
+        found = torchs_backends.find(name)
+    except ImportError as error:
+        raise BackendLookupError(
+            f"backend {name!r} cannot be loaded: {error}", hint="or register it: flambeau.compiler.register_backend"
+        ) from error
+    if found is None:
+        raise UnknownName("backend", name, list_backends(exclude_tags=None))
+    return found
+
+
+class _Process:
+    """The default of this process, and the backends that it has compiled with which have something to reset."""
+
+    default: str | Backend = "inductor"
+    used: ClassVar[dict[int, Backend]] = {}
+
+
+def set_default_backend(backend: str | Backend | None) -> None:
+    """Compile with this backend where `flambeau.compile` is not told one; None takes that back.
+
+    Raises:
+        UnknownName, BackendLookupError: as `lookup_backend`.
+    """
+    if backend is not None:
+        lookup_backend(backend)
+    _Process.default = "inductor" if backend is None else backend
+
+
+def get_default_backend() -> str | Backend:
+    """The backend where `flambeau.compile` is not told one, as it was given to `set_default_backend`."""
+    return _Process.default
+
+
+def note_use(backend: Backend) -> None:
+    """Remember a backend that is to be told of a reset."""
+    if callable(getattr(backend, "reset", None)):
+        _Process.used[id(backend)] = backend
+
+
+def reset_backends() -> None:
+    """Call `reset()` of every backend that was compiled with and has one."""
+    used, _Process.used = list(_Process.used.values()), {}
+    for backend in used:
+        backend.reset()  # type: ignore[attr-defined]
 
 
 def reads_fakes(backend: BackendT) -> BackendT:
@@ -143,6 +190,85 @@ def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Settings
     return compile_aot_eager(gm, inputs, settings=settings)
 
 
+@register_backend(name="aot_eager_decomp_partition", tags=("debug",))
+@reads_fakes
+@reads_nodes
+def aot_eager_decomp_partition(
+    gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None
+) -> CompiledFn:
+    """`aot_eager` with what the default backend has done to its graphs before it lowers them: decompositions, rewrites, its partition."""
+    from .stack import compile_aot_eager
+
+    return compile_aot_eager(gm, inputs, settings=settings, decomposed=True)
+
+
+@register_backend(name="pre_dispatch_eager", tags=("debug",))
+@reads_fakes
+def pre_dispatch_eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+    """Traces the graph once more into ATen ops above autograd, and runs those: tests what `torch.export` sees."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    traced: CompiledFn = make_fx(as_captured(gm), tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(
+        *inputs
+    )
+    return traced
+
+
+@register_backend(name="ts", tags=("debug",))
+def ts(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+    """The captured graph as TorchScript."""
+    return _scripted(gm)
+
+
+@register_backend(name="aot_ts", tags=("debug",))
+@reads_fakes
+@reads_nodes
+def aot_ts(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+    """Forward and backward graphs as TorchScript."""
+    return aot_autograd(fw_compiler=lambda graph, _: _scripted(graph))(gm, inputs)
+
+
+def _scripted(gm: torch.fx.GraphModule) -> CompiledFn:
+    scripted: CompiledFn = torch.jit.script(gm)
+    return scripted
+
+
+def aot_autograd(
+    *,
+    fw_compiler: Backend,
+    bw_compiler: Backend | None = None,
+    partition_fn: Callable[..., Any] | None = None,
+    decompositions: Mapping[Any, Any] | Callable[[], Mapping[Any, Any]] | None = None,
+    inference_compiler: Backend | None = None,
+) -> Backend:
+    """A backend made of compilers of functional ATen graphs: one for the forward, one for the backward.
+
+    Args:
+        fw_compiler: `(graph, example_inputs) -> callable`; the callable takes the inputs, or with `_boxed_call = True` one list of them.
+        bw_compiler: for the backward; by default `fw_compiler`.
+        partition_fn: `functorch.compile.min_cut_rematerialization_partition` (the default) or `default_partition`, or
+            `(joint, config) -> nodes to save`.
+        decompositions: op -> decomposition, or a function that gives them.
+        inference_compiler: where no gradient is wanted; by default `fw_compiler`.
+
+    Raises:
+        TypeError: when a compiler cannot be called.
+    """
+    import flambeau_autograd
+
+    name = getattr(partition_fn, "__name__", "")
+    if getattr(partition_fn, "__module__", "") == "torch._functorch.partitioners":
+        partition_fn = flambeau_autograd.default_partition if name == "default_partition" else flambeau_autograd.min_cut
+    made: Backend = flambeau_autograd.aot_autograd(
+        fw_compiler=fw_compiler,
+        bw_compiler=bw_compiler,
+        partition_fn=partition_fn,
+        decompositions=decompositions() if callable(decompositions) else decompositions,
+        inference_compiler=inference_compiler,
+    )
+    return made
+
+
 @register_backend(name="inductor")
 @reads_fakes
 @reads_nodes
@@ -176,3 +302,7 @@ def cudagraphs(
 
     chosen = (options or Options()).with_(fallback_by_default=True, triton__cudagraphs=True)
     return compile_stack(gm, inputs, chosen, recorder, settings)
+
+
+OWN = frozenset(backend.function for backend in _REGISTRY.values())
+"""The backends of this package: they know `flambeau.compile`'s modes and options. Any other is given what it was called with."""

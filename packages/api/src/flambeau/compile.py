@@ -18,7 +18,16 @@ import torch
 import flambeau_autograd
 import flambeau_capture
 
-from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
+from .backends import (
+    OWN,
+    Backend,
+    aot_eager,
+    aot_eager_decomp_partition,
+    cudagraphs,
+    inductor,
+    lookup_backend,
+    note_use,
+)
 from .defaults import Settings, is_disabled, option_defaults, settings_of
 from .errors import FlambeauError, InvalidOption, NotHereYet, UnknownName, without_our_frames
 from .log import logger
@@ -31,6 +40,8 @@ from .targets import target_of
 from .torch_names import ARGUMENTS
 
 Function = Callable[..., Any]
+_OF_CAPTURE = ("guard_filter_fn",)
+"""Options that say what capture does, whatever the backend."""
 
 
 def _corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
@@ -107,10 +118,11 @@ def compile_recorded(model: Any, recorder: Recorder, **arguments: Any) -> Any:
 
 def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None, *, disable: bool) -> Any:
     _check_types(model, arguments)
-    options = resolve(arguments["mode"], arguments["options"]).under(option_defaults())
+    named = lookup_backend(arguments["backend"])
+    options = _options_of(named, arguments).under(option_defaults())
     settings = settings_of(arguments, options)
     resolve_stages(options, settings)  # a variable with a wrong value is told here, not in the middle of the first call
-    backend = _configured_backend(arguments, options, settings, recorder)
+    backend = _configured_backend(named, arguments, options, settings, recorder)
     if disable or is_disabled():
         return model
     model = original_of(model)
@@ -184,23 +196,35 @@ def _expect_kernels() -> None:
         flambeau_runtime.warm_up(flambeau_runtime.default_store())
 
 
+def _options_of(backend: Backend, arguments: Mapping[str, Any]) -> Options:
+    """The options that are ours: all of those of a backend of ours; of any other only capture's, as the rest is that backend's to read."""
+    mode, given = arguments["mode"], arguments["options"]
+    if backend in OWN or not isinstance(given, Mapping | None):
+        return resolve(mode, given)
+    if mode is not None and given is not None:
+        raise InvalidOption("mode and options exclude each other")
+    return resolve(None, {name: given[name] for name in _OF_CAPTURE if given and name in given})
+
+
 def _configured_backend(
-    arguments: Mapping[str, Any], options: Options, settings: Settings, recorder: Recorder | None
+    backend: Backend, arguments: Mapping[str, Any], options: Options, settings: Settings, recorder: Recorder | None
 ) -> Backend:
     """The backend with the options bound that it understands."""
-    backend = lookup_backend(arguments["backend"])
-    if backend is aot_eager:
+    note_use(backend)
+    if backend in (aot_eager, aot_eager_decomp_partition):
         return functools.wraps(backend)(functools.partial(backend, settings=settings))
     if backend in (inductor, cudagraphs):
         _expect_kernels()
         bound = functools.partial(backend, options=options, recorder=recorder, settings=settings)
         return functools.wraps(backend)(bound)
-    extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
-    if "options" in extra:
-        # Capture has it; a backend is not asked about guards.
-        extra["options"] = {key: value for key, value in extra["options"].items() if key != "guard_filter_fn"}
-        if not extra["options"]:
-            del extra["options"]
-    if extra and getattr(backend, "wants_real_inputs", True):
-        return functools.wraps(backend)(functools.partial(backend, **extra))
+    if backend in OWN:
+        return backend
+    extra: dict[str, Any] = {}
+    if arguments["mode"] not in (None, "default"):
+        extra["mode"] = arguments["mode"]
+    own = {name: value for name, value in (arguments["options"] or {}).items() if name not in _OF_CAPTURE}
+    if own:
+        extra["options"] = own
+    if extra:
+        return functools.wraps(backend, updated=())(functools.partial(backend, **extra))
     return backend

@@ -5,75 +5,87 @@ In: functions and tensors. Out: marks on them that capture reads, or answers abo
 
 from __future__ import annotations
 
-import sys
-
 from flambeau_capture import (
     allow_in_graph,
     assume_constant_result,
     disable,
     graph_break,
-    is_capturing,
     mark_dynamic,
     mark_static,
     mark_unbacked,
     maybe_mark_dynamic,
     nested_compile_region,
+    on_compile_end,
+    on_compile_start,
+    register_hook_for_recompile_user_context,
     wrap_numpy,
 )
-from flambeau_capture import reset as _reset_capture
 
-from .backends import list_backends, lookup_backend, register_backend
+from .accounting import clear_compilation_metrics, compile_times, counters, get_compilation_metrics
+from .backends import (
+    get_default_backend,
+    list_backends,
+    lookup_backend,
+    register_backend,
+    set_default_backend,
+)
+from .cache_artifacts import load_cache_artifacts, save_cache_artifacts
 from .compile import compile
 from .defaults import config
 from .log import set_logs
 from .options import list_mode_options, list_options
 from .stance import set_enable_guard_collectives, set_stance
+from .state import (
+    cudagraph_mark_step_begin,
+    is_compiling,
+    is_dynamo_compiling,
+    is_exporting,
+    optimize,
+    optimize_assert,
+    reset,
+    reset_code_caches,
+    run,
+)
 
 __all__ = [
     "allow_in_graph",
     "assume_constant_result",
+    "clear_compilation_metrics",
     "compile",
+    "compile_times",
     "config",
+    "counters",
     "cudagraph_mark_step_begin",
     "disable",
+    "get_compilation_metrics",
+    "get_default_backend",
     "graph_break",
     "is_compiling",
     "is_dynamo_compiling",
+    "is_exporting",
     "list_backends",
     "list_mode_options",
     "list_options",
+    "load_cache_artifacts",
     "lookup_backend",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
     "nested_compile_region",
+    "on_compile_end",
+    "on_compile_start",
+    "optimize",
+    "optimize_assert",
     "register_backend",
+    "register_hook_for_recompile_user_context",
     "reset",
+    "reset_code_caches",
+    "run",
+    "save_cache_artifacts",
+    "set_default_backend",
     "set_enable_guard_collectives",
     "set_logs",
     "set_stance",
     "wrap_numpy",
 ]
-
-
-def reset() -> None:
-    """Forget every compiled entry and every CUDA graph of this process; the disk cache stays."""
-    _reset_capture()
-    recordings = sys.modules.get("flambeau_runtime.graphs")
-    if recordings is not None:  # nothing was recorded where it was never loaded
-        recordings.reset()
-
-
-def cudagraph_mark_step_begin() -> None:
-    """Accepted for programs written for torch.compile; nothing needs it: results stay valid while they are referenced."""
-
-
-def is_compiling() -> bool:
-    """True while the code that asks is being captured; in plain Python it is False."""
-    return is_capturing()
-
-
-def is_dynamo_compiling() -> bool:
-    """The same question under the name that existing code asks."""
-    return is_capturing()

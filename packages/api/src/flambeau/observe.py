@@ -13,6 +13,7 @@ from torch import fx
 
 from flambeau_capture import CompileRecord
 
+from .accounting import note_compile
 from .log import Deferred, logger
 from .records import BreakReason, GraphRecord, Recorder
 from .tables import graph_sizes, graph_table
@@ -34,6 +35,7 @@ def observer_of(recorder: Recorder | None, name: str | None) -> Callable[[Compil
     """
 
     def observe(record: CompileRecord) -> None:
+        note_compile(record, name)
         where = {"region": name} if name else {}
         for found in record.breaks:
             reason = BreakReason(found.file, found.line, found.function, found.code, found.reason, found.hint)

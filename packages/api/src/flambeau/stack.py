@@ -34,6 +34,7 @@ from flambeau_runtime.build.toolchain import Toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
+from .accounting import counters, note_seconds
 from .attention_masks import drop_known_masks
 from .defaults import Settings, current, option_defaults, user_errors
 from .errors import GraphNotCompiled, InternalError, InvalidOption, UserError
@@ -269,6 +270,7 @@ def _compile_both(
     if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
         runtime.warm_up()
     before = len(shape_guards(inputs))
+    counters["aot_autograd"]["total"] += 1
     with _timed(recorder, "autograd"), no_warnings():
         prepared = autograd.prepare(
             gm,
@@ -278,6 +280,7 @@ def _compile_both(
             **_rewrites(stages),
             plain=None if plain is gm else plain,
         )
+    counters["aot_autograd"]["ok"] += 1
     mark_static(gm, prepared)
     if prepared.backward is None:
         # What has no backward is one graph, which nobody has handed to `rewrite`.
@@ -327,16 +330,21 @@ def _compilers(stages: Stages, graphs: int) -> tuple[int, runtime.Config]:
     return workers, attrs.evolve(stages.runtime, compile_threads=allowed // workers)
 
 
-def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:
-    """Autograd's graphs run by torch's own ops, uncompiled; an error at run time is answered as that of a compiled program."""
+def compile_aot_eager(
+    gm: fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None, decomposed: bool = False
+) -> CompiledFn:
+    """Autograd's graphs run by torch's own ops, uncompiled; an error at run time is answered as that of a compiled program.
+
+    `decomposed`: the graphs that inductor would be given, with its decompositions and rewrites.
+    """
     settings = settings or current()
     with unpatched():
         try:
             stages = resolve_stages(Options(), settings)
             flat = autograd.flatten(gm, inputs)
             if flat is None:
-                return _uncompiled(gm, inputs, stages)
-            return flat.compiled_with(partial(_uncompiled, stages=stages))
+                return _uncompiled(gm, inputs, stages, decomposed=decomposed)
+            return flat.compiled_with(partial(_uncompiled, stages=stages, decomposed=decomposed))
         except autograd.UnsupportedGraph as error:
             return refused(gm, error, Recorder(), is_strict=settings.capture.fullgraph)
         except UserError:
@@ -345,15 +353,17 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
             return failed(gm, error, Recorder(), settings)
 
 
-def _uncompiled(gm: fx.GraphModule, inputs: list[Any], stages: Stages) -> CompiledFn:
+def _uncompiled(gm: fx.GraphModule, inputs: list[Any], stages: Stages, *, decomposed: bool) -> CompiledFn:
+    how = {"decompositions": inductor.decompositions(), **_rewrites(stages)} if decomposed else {}
     with no_warnings():
-        prepared = autograd.prepare(gm, inputs, config=stages.autograd)
+        prepared = autograd.prepare(gm, inputs, config=stages.autograd, **how)
     for half in filter(None, (prepared.forward, prepared.backward)):
         _LazyGraphModule.force_recompile(half)
     backward = None if prepared.backward is None else prepared.backward.forward
     last = writes_last(prepared.forward.graph)
-    again = partial(_retraced, gm, config=stages.autograd)
-    forward, laid = prepared.forward.forward, _laid(gm)
+    rewrites = _rewrites(stages) if decomposed else {}
+    again = partial(_retraced, gm, config=stages.autograd, decomposed=decomposed, **rewrites)
+    forward, laid = prepared.forward.forward, _laid(gm, decomposed=decomposed)
     if prepared.backward is None:
         forward = autograd.with_workspaces(prepared.forward.graph, forward)
     return _join(gm, prepared.signature, forward, backward, stages, again, laid, isolate=True, in_order=last)
@@ -414,6 +424,7 @@ def _cache_key(gm: fx.GraphModule, options: Options, stages: Stages, toolchain: 
     try:
         parts = graph_key(gm, options, stages)
     except Uncacheable as reason:
+        counters["inductor"]["fxgraph_cache_bypass"] += 1
         logger.info("graph_not_cached", artifact="caching", reason=str(reason))
         return None
     # A compiled graph holds machine code: what made it, and for which processor, is part of what it is.
@@ -423,6 +434,7 @@ def _cache_key(gm: fx.GraphModule, options: Options, stages: Stages, toolchain: 
 def _read(key: CacheKey, store: Store, inputs: list[Any]) -> CompiledGraph | None:
     data = store.get(key)
     if data is None:
+        counters["inductor"]["fxgraph_cache_miss"] += 1
         logger.debug("graph_miss", artifact="caching", why=Deferred(lambda: store.why(key)))
         return None
     try:
@@ -433,6 +445,7 @@ def _read(key: CacheKey, store: Store, inputs: list[Any]) -> CompiledGraph | Non
         return None
     if not replay_guards(found.guards, inputs):
         return None
+    counters["inductor"]["fxgraph_cache_hit"] += 1
     return found
 
 
@@ -569,4 +582,5 @@ def _timed(recorder: Recorder, stage: str) -> Iterator[None]:
     finally:
         seconds = time.perf_counter() - start
         recorder.spent(stage, seconds)
+        note_seconds(stage, seconds)
         logger.debug("stage", artifact="timings", stage=stage, seconds=round(seconds, 6))

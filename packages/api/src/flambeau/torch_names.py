@@ -1,6 +1,6 @@
 """What torch.compile knows and flambeau does not have yet, so that an error can say so instead of guessing a misspelling.
 
-Names only: options of `options={...}`, settings of torch's compiler configurations, log artifacts, backends, arguments. A name leaves its table when
+Names only: options of `options={...}`, settings of torch's compiler configurations, log artifacts, arguments. A name leaves its table when
 the thing is here; a test holds the tables to that, and another to the names that the installed torch has.
 """
 
@@ -268,10 +268,6 @@ LOGS = frozenset(
         "not_implemented",
         "onnx_diagnostics",
     ]
-)
-
-BACKENDS = frozenset(
-    ["openxla", "tvm", "ts", "aot_ts", "aot_eager_decomp_partition", "pre_dispatch_eager", "onnxrt", "tensorrt"]
 )
 
 ARGUMENTS = frozenset(("isolate_recompiles", "shapes_spec"))

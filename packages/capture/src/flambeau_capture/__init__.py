@@ -10,11 +10,19 @@ Read next: `pipeline.py`.
 
 from __future__ import annotations
 
-from .cache import reset
+from .cache import forget_entries, live_regions, reset
+from .compile_hooks import (
+    CompileEvent,
+    forget_callbacks,
+    on_compile_end,
+    on_compile_start,
+    register_hook_for_recompile_user_context,
+)
 from .config import Config
 from .errors import (
     BackendError,
     CaptureError,
+    CompileCallbackError,
     CompileRefusedError,
     FlambeauCaptureError,
     GraphBreakError,
@@ -45,13 +53,15 @@ from .refusal import NumbersRefused
 from .regions import make_region
 from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
 from .stance import NAMES as STANCES
-from .stance import Stance, agree_by, set_stance
+from .stance import Stance, agree_by, run_only, set_stance
 
 __all__ = [
     "STANCES",
     "BackendError",
     "BreakRecord",
     "CaptureError",
+    "CompileCallbackError",
+    "CompileEvent",
     "CompileRecord",
     "CompileRefusedError",
     "Config",
@@ -74,10 +84,13 @@ __all__ = [
     "call_disabled",
     "capture_frame",
     "disable",
+    "forget_callbacks",
+    "forget_entries",
     "graph_break",
     "hold_replaced",
     "is_capturing",
     "left_as_before",
+    "live_regions",
     "make_region",
     "mark_dynamic",
     "mark_static",
@@ -85,9 +98,13 @@ __all__ = [
     "maybe_mark_dynamic",
     "nested_compile_region",
     "no_warnings",
+    "on_compile_end",
+    "on_compile_start",
     "raised_in_hook",
     "register_correction",
+    "register_hook_for_recompile_user_context",
     "reset",
+    "run_only",
     "set_stance",
     "unpatched",
     "with_marked_hooks",

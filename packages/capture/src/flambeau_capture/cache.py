@@ -6,6 +6,7 @@ a region's entries die with it. The limit is the region's own (`Config.recompile
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 
 from attrs import frozen
@@ -42,13 +43,25 @@ def entries_of(region: _C.Region) -> tuple[EntryInfo, ...]:
     return tuple(EntryInfo(code, tuple(tree.specs)) for code in region.codes() for tree in region.trees(code))
 
 
-def regions() -> tuple[_C.Region, ...]:
+def live_regions() -> tuple[_C.Region, ...]:
     """The regions that live."""
     with _lock:
         return tuple(_regions)
 
 
-def reset() -> None:
+def forget_entries() -> None:
     """Forget every compiled entry and every decision to skip, in all regions."""
-    for region in regions():
+    for region in live_regions():
         region.forget()
+
+
+def _nothing() -> None:
+    pass
+
+
+def reset() -> None:
+    """Forget every compiled entry, every decision to skip, and what compiles have learnt about sizes, in all regions."""
+    forget_entries()
+    for region in live_regions():
+        forget: Callable[[], None] = getattr(region.handler, "forget", _nothing)
+        forget()

@@ -78,6 +78,13 @@ class CompileRefusedError(CaptureError, RuntimeError):
     hint = "call it with such inputs before the stance is taken, or take the stance 'eager_on_recompile'"
 
 
+class CompileCallbackError(CaptureError, RuntimeError):
+    """A function that the program has called at each compile raised."""
+
+    code = "FB109"
+    hint = "such a function is told of a compile and has no say in it"
+
+
 class InternalError(FlambeauCaptureError, AssertionError):
     """A fault of ours: the message says which invariant broke."""
 

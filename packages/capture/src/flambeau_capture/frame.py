@@ -32,6 +32,10 @@ class FrameInfo:
     function: FunctionType
     entries: int = 0
     replaced: tuple[str, ...] = ()
+    #: The number of the code object in its process and of the entry, as in "0/1".
+    compile_id: str = ""
+    #: What the program tells of a recompile.
+    contexts: list[str] = Factory(list)
     #: Why each entry of the code does not fit, in words.
     misses: list[str] = Factory(list)
     #: What traced the frame. These refer to themselves, and to objects of the program: see `let_go`.

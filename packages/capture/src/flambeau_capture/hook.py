@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from . import cache, log, stance
+from . import cache, compile_hooks, log, stance
 from .bytecode.encode import argument_names
 from .class_names import class_qualname
 from .config import Config
@@ -30,7 +30,7 @@ from .frame import Callback, FrameInfo, Later, Once, RunCode, RunGraph, Skip, Sk
 from .guards.build import build
 from .guards.check import holds
 from .guards.explain import GuardText, explain
-from .library import functools
+from .library import functools, weakref
 from .native import _C
 from .replaced_names import PutBack, are_as_imported
 
@@ -44,6 +44,7 @@ _TOLD = 16
 """How many entries a miss is explained for: code shared by many modules may have hundreds."""
 _OTHER_COMPILER = "torch._dynamo"
 """Where it is loaded, it may be looking at every frame of this thread."""
+_numbers: weakref.WeakKeyDictionary[CodeType, int] = weakref.WeakKeyDictionary()
 _VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 
 
@@ -100,6 +101,14 @@ class _Handler:
         self.differences: dict[CodeType, stance.Differences] = {}
         self.others: dict[int, _C.Region] = {}
 
+    def forget(self) -> None:
+        """Forget what earlier compiles have learnt, entries under other backends included."""
+        self.differences.clear()
+        self.others.clear()
+        learnt = getattr(self.callback, "forget", None)
+        if learnt is not None:
+            learnt()
+
     def elsewhere(self, region: _C.Region) -> _C.Region:
         """The region that is called in the place of `region` while the stance names a backend: the same with that backend, and entries of its own."""
         backend = stance.current().backend
@@ -139,7 +148,18 @@ class _Handler:
         over_limit: bool,
         replaced: tuple[str, ...],
     ) -> Any:
-        frame = FrameInfo(code, f_locals, f_globals, builtins or {}, closure, function, len(trees), replaced)
+        number = _numbers.setdefault(code, len(_numbers))
+        frame = FrameInfo(
+            code,
+            f_locals,
+            f_globals,
+            builtins or {},
+            closure,
+            function,
+            len(trees),
+            replaced,
+            compile_id=f"{number}/{len(trees)}",
+        )
         if trees:
             self.tell_misses(frame, trees, over_limit)
         if over_limit:
@@ -190,12 +210,14 @@ class _Handler:
         """Log why each entry does not fit; raise where the options say so."""
         reasons = [reason for tree in trees[:_TOLD] if (reason := failure(tree, frame)) is not None]
         frame.misses.extend(reasons)
+        frame.contexts.extend(compile_hooks.user_contexts())
         event = log.RECOMPILE_LIMIT if over_limit else log.RECOMPILE
         words = log.place_of(frame.code)
         if over_limit:
             log.logger.warning(event, **words, limit=self.config.recompile_limit, reasons=reasons)
         else:
-            log.logger.info(event, artifact="recompiles", **words, entries=len(trees), reasons=reasons)
+            told = {"contexts": frame.contexts} if frame.contexts else {}
+            log.logger.info(event, artifact="recompiles", **words, entries=len(trees), reasons=reasons, **told)
         log.logger.debug(
             log.RECOMPILE_FAILURES,
             artifact="recompiles_verbose",

@@ -463,6 +463,9 @@ def _record(
         seconds,
         backend_seconds,
         skipped,
+        info.compile_id,
+        tuple(info.misses),
+        tuple(info.contexts),
     )
 
 

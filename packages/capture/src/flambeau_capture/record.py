@@ -30,7 +30,10 @@ class BreakRecord:
 
 @frozen(eq=False)
 class CompileRecord:
-    """One compile of one frame. `graph` is None when there was nothing to compute; `skipped` says why the frame runs in eager."""
+    """One compile of one frame. `graph` is None when there was nothing to compute; `skipped` says why the frame runs in eager.
+
+    `misses`: why each entry that the code has did not fit, in words; `contexts`: what the program's hooks told of that.
+    """
 
     code: CodeType
     entry: int
@@ -41,3 +44,6 @@ class CompileRecord:
     trace_seconds: float
     backend_seconds: float
     skipped: str = ""
+    compile_id: str = ""
+    misses: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()

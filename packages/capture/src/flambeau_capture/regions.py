@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from attrs import evolve
 
-from . import hook, stance
+from . import compile_hooks, hook, stance
 from .collector import few_collections
 from .config import Config
 from .error_root import FlambeauError
@@ -79,6 +79,11 @@ class _Callback:
         self.raising = threading.local()
         self.met: set[CodeType] = set()
 
+    def forget(self) -> None:
+        """Forget what earlier compiles have learnt."""
+        self.dynamics.clear()
+        self.met.clear()
+
     def compiled_by(self, backend: Backend) -> _Callback:
         """The same for another backend, with nothing learnt."""
         return _Callback(backend, self.config, self.observer)
@@ -123,7 +128,8 @@ class _Callback:
 
     def _captured(self, info: FrameInfo, backend: Backend) -> Answer:
         dynamics = self.dynamics.setdefault(info.code, Dynamics())
-        return capture_frame(info, backend=backend, config=self.config, dynamics=dynamics, observer=self.observer)
+        with compile_hooks.told(info):
+            return capture_frame(info, backend=backend, config=self.config, dynamics=dynamics, observer=self.observer)
 
     def _first(self, info: FrameInfo, taken: stance.Stance) -> Answer:
         """The answer for the first call of a code whose compile is put off: what it is called with is learnt from, so that the next sees what changes."""

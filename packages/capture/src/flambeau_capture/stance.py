@@ -6,7 +6,8 @@ nothing of this: each region's way of being called is exchanged (`csrc/stance.cp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -99,8 +100,18 @@ def _apply() -> None:
     stance = _Process.stance
     kind = _ELSEWHERE if stance.backend is not None else _NATIVE[stance.name]
     _C.set_stance(kind, stance.differing_only, _Process.agree)
-    for region in cache.regions():
+    for region in cache.live_regions():
         region.adopt_stance()
+
+
+@contextmanager
+def run_only() -> Iterator[None]:
+    """Calls of regions on this thread compile nothing new in the block."""
+    before = _C.set_run_only(True)
+    try:
+        yield
+    finally:
+        _C.set_run_only(before)
 
 
 def computes(info: FrameInfo) -> bool:

@@ -46,7 +46,7 @@ def export(file: Path) -> None:
 def import_(file: Path) -> None:
     """Add the entries of a bundle."""
     try:
-        added = default_store().import_bundle(file.read_bytes())
+        added = len(default_store().import_bundle(file.read_bytes()))
     except ValueError as error:
         raise click.ClickException(f"{file}: {error}") from None
     click.echo(f"{added} entries added")

@@ -46,6 +46,7 @@ class Store:
         self._place = None if folder is None else Path(os.path.abspath(folder), _LAYOUT)
         self._is_settled = folder is None or shared
         self._memory: dict[str, tuple[CacheKey, bytes]] = {}
+        self._used: dict[str, CacheKey] = {}
         self._guard = threading.Lock()
         self._warned: set[str] = set()
         self._unswept_bytes: int | None = None
@@ -75,18 +76,29 @@ class Store:
         with self._guard:
             held = self._memory.get(key.digest)
         if held is not None:
+            self._used[key.digest] = key
             return held[1]
         path = self._path(key)
         found = None if path is None else self._read(path, key)
         event = log.CACHE_MISS if found is None else log.CACHE_HIT
         count(f"{event}: {key.kind}")
         log.logger.debug(event, artifact="caching", kind=key.kind, key=key.digest[:16])
-        return None if found is None else found[0]
+        if found is None:
+            return None
+        self._used[key.digest] = key
+        return found[0]
 
     def path(self, key: CacheKey) -> Path | None:
         """The verified file whose leading bytes are the payload (a shared object can be loaded from it), or None."""
         path = self._path(key)
-        return path if path is not None and self._read(path, key) is not None else None
+        if path is None or self._read(path, key) is None:
+            return None
+        self._used[key.digest] = key
+        return path
+
+    def used(self) -> tuple[CacheKey, ...]:
+        """The keys of the entries that this process has written or read."""
+        return tuple(self._used.values())
 
     def holds(self, kind: str) -> bool:
         """Whether there is any entry of a kind."""
@@ -98,6 +110,7 @@ class Store:
 
     def put(self, key: CacheKey, payload: bytes) -> None:
         """Store ``payload``; the last of several writers of one key wins, and all are whole."""
+        self._used[key.digest] = key
         path = self._path(key)
         if path is None or not self._write(path, pack(key, payload)):
             with self._guard:
@@ -181,7 +194,11 @@ class Store:
 
     def export_bundle(self, keys: Iterable[CacheKey] | None = None) -> bytes:
         """The named entries (default: all) as one uncompressed tar archive for ``import_bundle``."""
-        chosen = self._entries() if keys is None else [path for key in keys if (path := self._path(key)) is not None]
+        wanted = None if keys is None else {key.digest: key for key in keys}
+        if wanted is None:
+            chosen = self._entries()
+        else:
+            chosen = [path for key in wanted.values() if (path := self._path(key)) is not None]
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             contents = [(f"{path.parent.parent.name}/{path.name}", path) for path in chosen]
@@ -189,12 +206,13 @@ class Store:
                 with contextlib.suppress(OSError):
                     _add_member(archive, name, path.read_bytes())
             for key, payload in list(self._memory.values()):
-                _add_member(archive, f"{key.kind}/{key.digest}", pack(key, payload))
+                if wanted is None or key.digest in wanted:
+                    _add_member(archive, f"{key.kind}/{key.digest}", pack(key, payload))
         return buffer.getvalue()
 
-    def import_bundle(self, bundle: bytes) -> int:
-        """Add the entries of a bundle; damaged or misnamed ones are left out. Returns how many were added."""
-        added = 0
+    def import_bundle(self, bundle: bytes) -> tuple[CacheKey, ...]:
+        """Add the entries of a bundle; damaged or misnamed ones are left out. Returns the keys of those that were added."""
+        added: list[CacheKey] = []
         try:
             with tarfile.open(fileobj=io.BytesIO(bundle), mode="r:") as archive:
                 for member in archive:
@@ -206,10 +224,10 @@ class Store:
                     key = CacheKey(kind, tuple(unpacked[1].items()))
                     if member.name == f"{kind}/{key.digest}":
                         self.put(key, unpacked[0])
-                        added += 1
+                        added.append(key)
         except (tarfile.TarError, ValueError, EOFError) as error:
             raise ValueError(f"this is not a cache bundle: {error}") from None
-        return added
+        return tuple(added)
 
     # the disk
 
