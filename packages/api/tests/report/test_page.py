@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+
 from flambeau.report import Section, render_page
 from flambeau.report.page import bytes_text, embedded, number_text, seconds_text
 
