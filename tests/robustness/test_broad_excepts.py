@@ -24,6 +24,8 @@ HANDLERS = {
     f"{_API}/rescue.py:_restoring.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",
     f"{_API}/rescue.py:from_the_same_numbers.call": "tests/robustness/test_rescue.py::test_a_repeated_call_draws_the_same_numbers",
     f"{_API}/stack.py:compile_stack": _FAULT,
+    f"{_API}/stack.py:_run_first_pass": "tests/surface/test_options.py::test_a_pass_that_fails_is_told",
+    f"{_INDUCTOR}/passes/custom.py:run_custom": "tests/surface/test_options.py::test_a_pass_that_fails_is_told",
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
     f"{_AUTOGRAD}/functional/predictions.py:corrected": _FAULT,
     f"{_AUTOGRAD}/joint/dispatch.py:dispatch_kept": (

@@ -17,9 +17,13 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
+from flambeau import without_effect
+
 FOLDER = Path(__file__).resolve().parent
 TABLES = FOLDER.parent.parent / "tools" / "surface"
 Test = TypeVar("Test", bound=Callable[..., Any])
+
+_REASONS = {"options": without_effect.OPTIONS, "settings": without_effect.SETTINGS}
 
 _CALLED: dict[tuple[str, str], list[str]] = {}
 
@@ -57,9 +61,17 @@ def calls(section: str, *names: str) -> Callable[[Test], Test]:
 def sections() -> dict[str, list[Row]]:
     """Section -> its rows, in the order of the files and of the lines."""
     return {
-        path.stem: [Row(path.stem, name, *cells) for name, cells in tomllib.loads(path.read_text()).items()]
+        path.stem: [_row(path.stem, name, cells) for name, cells in tomllib.loads(path.read_text()).items()]
         for path in sorted(TABLES.glob("*.toml"))
     }
+
+
+def _row(section: str, name: str, cells: list[Any]) -> Row:
+    """Options and settings without meaning have their reason in the code, which tells it as a hint."""
+    table = _REASONS.get(section, {})
+    return (
+        Row(section, name, *cells, table[name][1]) if len(cells) == 2 and name in table else Row(section, name, *cells)
+    )
 
 
 def called_rows() -> dict[tuple[str, str], list[str]]:

@@ -176,7 +176,7 @@ STAGES = (
          f"{_R}/test_store.py", f"{_R}/test_memory.py", f"{_R}/test_frozen.py"),
     ),
     Stage(
-        "facade", _below("api/src/flambeau", "attention_masks.py", "freezing.py", "graph_key.py", "graph_nodes.py", "stack.py", "repeats.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
+        "facade", _below("api/src/flambeau", "attention_masks.py", "freezing.py", "loading.py", "graph_key.py", "graph_nodes.py", "stack.py", "repeats.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
         ("packages/api/tests", "tests/behaviour/test_options.py", "tests/behaviour/test_freezing.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_logs.py"),
     ),
     Stage(

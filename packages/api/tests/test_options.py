@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import flambeau
-from flambeau import torch_names
+from flambeau import torch_names, without_effect
 from flambeau.compiler import config
 from flambeau.errors import InvalidOption, NotHereYet, UnknownName
 from flambeau.log import ARTIFACTS
@@ -150,7 +150,7 @@ def test_every_name_that_the_installed_torch_has_is_known(module: str, asks: Cal
     """It is here, with other values perhaps, or is not here yet; none is taken for a misspelling."""
     names = {name for name in _names_in(module) if not name.startswith("_")}
     assert len(names) > 50
-    here = {*OPTIONS, *config.names()}
+    here = {*OPTIONS, *config.names(), *without_effect.OPTIONS, *without_effect.SETTINGS}
     for name in sorted(names - here):
         with pytest.raises(NotHereYet):
             asks(name)

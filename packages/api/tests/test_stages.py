@@ -43,7 +43,7 @@ def other_value(option: Any) -> Any:
         return not option.default
     if kind in (int, float):
         return (option.default or 1) / 2 if kind is float else (option.default or 0) + 3
-    return TEXTS.get(option.name, "other" if kind is str else list)
+    return TEXTS.get(option.name, "other" if kind is str else (3,) if option.name.endswith("_sizes") else list)
 
 
 def field(package: str, name: str) -> Any:

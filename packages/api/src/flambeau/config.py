@@ -17,6 +17,10 @@ from .errors import InvalidOption
 
 _NOT_NEGATIVE: Condition = (lambda value: value >= 0, "at least 0")
 _FUNCTION: Condition = (callable, "a function of an fx.Graph, or None")
+_SIZES: Condition = (
+    lambda value: isinstance(value, list | tuple) and all(type(size) is int for size in value),
+    "a list of numbers, or None",
+)
 _THREADS: Condition = (lambda value: value == -1 or value >= 1, "at least 1, or -1")
 
 
@@ -27,6 +31,54 @@ class Config(OptionRecord):
     error: ClassVar[type[Any]] = InvalidOption
 
     triton_cudagraphs: bool = option(False, "record and replay CUDA graphs", user="triton.cudagraphs", key=False)
+    triton_cudagraph_skip_dynamic_graphs: bool = option(
+        False, "record no program whose sizes change", user="triton.cudagraph_skip_dynamic_graphs", key=False
+    )
+    triton_cudagraph_capture_sizes: tuple[int, ...] | None = option(
+        None,
+        "record calls alone whose sizes that change are all among these numbers; None: any",
+        user="triton.cudagraph_capture_sizes",
+        key=False,
+        kind=object,
+        accepts=_SIZES,
+        variable=False,
+    )
+    triton_cudagraph_support_input_mutation: bool = option(
+        True,
+        "record programs that write to an input as well",
+        user="triton.cudagraph_support_input_mutation",
+        key=False,
+    )
+    triton_cudagraph_dynamic_shape_warn_limit: int | None = option(
+        None,
+        "warn once where one program is recorded for more sizes than this; None: only where no more are recorded",
+        user="triton.cudagraph_dynamic_shape_warn_limit",
+        key=False,
+        kind=int,
+        accepts=_NOT_NEGATIVE,
+    )
+    triton_cudagraph_or_error: bool = option(
+        False, "raise where a part cannot be a CUDA graph", user="triton.cudagraph_or_error", key=False
+    )
+    triton_skip_cudagraph_warmup: bool = option(
+        False,
+        "record the first call of a size, without a plain one before it",
+        user="triton.skip_cudagraph_warmup",
+        key=False,
+    )
+    graph_partition: bool = option(
+        True,
+        "record the parts of a program that can be, where some cannot; False: all or nothing",
+        user=True,
+        key=False,
+    )
+    nan_asserts: bool = option(False, "raise where a result of a program is nan or infinite", user=True, key=False)
+    emulate_precision_casts: bool | None = option(
+        None,
+        "True is numerics='faithful', False is 'fast'; None, and where numerics is given, leave it to that",
+        user=True,
+        kind=bool,
+    )
     repeats_outlined: int = option(
         8,
         "calls of modules that are alike and are compiled once from this many on; 0 = only regions that are marked",

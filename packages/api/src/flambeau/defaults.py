@@ -31,6 +31,7 @@ from .torch_names import OPTIONS as NOT_YET
 from .torch_names import SETTINGS
 from .without_effect import OPTIONS as OPTIONS_WITHOUT_EFFECT
 from .without_effect import SETTINGS as SETTINGS_WITHOUT_EFFECT
+from .without_effect import is_accepted
 
 _OF_RUNTIME = ("cache_shared",)
 
@@ -175,9 +176,9 @@ class ConfigView:
         for name, value in changes.items():
             table = SETTINGS_WITHOUT_EFFECT if name in SETTINGS_WITHOUT_EFFECT else OPTIONS_WITHOUT_EFFECT
             if name in table and name not in self.names():
-                neutral, reason = table[name]
-                if value != neutral or type(value) is not type(neutral):
-                    raise InvalidOption(f"setting {name!r} is {neutral!r} here, not {value!r}", hint=reason)
+                accepted, reason = table[name]
+                if not is_accepted(value, accepted):
+                    raise InvalidOption(f"setting {name!r} is {accepted[0]!r} here, not {value!r}", hint=reason)
                 continue
             self._known(name)
             if name in OPTIONS:
@@ -202,7 +203,7 @@ class ConfigView:
                 return type(self)(self._title, f"{path}.")
             for table in (SETTINGS_WITHOUT_EFFECT, OPTIONS_WITHOUT_EFFECT):
                 if path in table:
-                    return table[path][0]
+                    return copy.copy(table[path][0][0])
         raise AttributeError(f"{self._title} has no setting {path!r}; there are: {', '.join(self.names())}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -218,6 +219,10 @@ class ConfigView:
     def __delattr__(self, name: str) -> None:
         self._known(self._prefix + name)
         _ASSIGNED.pop(self._prefix + name, None)
+
+    def _taken_back(self, name: str) -> None:
+        """Forget what was assigned under a whole name, with its dots."""
+        _ASSIGNED.pop(name, None)
 
     def __dir__(self) -> list[str]:
         own = [

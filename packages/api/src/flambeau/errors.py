@@ -21,7 +21,9 @@ __all__ = [
     "GraphNotCompiled",
     "InternalError",
     "InvalidOption",
+    "NotFinite",
     "NotHereYet",
+    "NotRecorded",
     "UnknownName",
     "UnsupportedEnvironment",
     "UserError",
@@ -78,6 +80,22 @@ class NotHereYet(UnknownName):
     def __init__(self, kind: str, given: str) -> None:
         UserError.__init__(self, f"{kind} {given!r} of torch.compile is not here yet")
         self.hint = "leave it out; docs/guide/surface.md lists what is here"
+
+
+class NotFinite(UserError, ArithmeticError):
+    """A result of a compiled program is nan or infinite, and the option `nan_asserts` is on."""
+
+    code = "FB010"
+    hint = "drop nan_asserts to go on; options={'executor': 'python'} with FLAMBEAU_LOGS=output_code shows the program step by step"
+
+
+class NotRecorded(UserError, RuntimeError):
+    """A part of a program cannot be a CUDA graph, and the option `triton.cudagraph_or_error` is on."""
+
+    code = "FB011"
+    hint = (
+        "FLAMBEAU_LOGS=cudagraphs shows every decision; drop triton.cudagraph_or_error to run that part without a graph"
+    )
 
 
 class InvalidOption(UserError, TypeError):

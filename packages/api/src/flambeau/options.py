@@ -24,6 +24,7 @@ from .config import Config
 from .errors import InvalidOption, NotHereYet, UnknownName
 from .torch_names import OPTIONS as NOT_YET
 from .without_effect import OPTIONS as WITHOUT_EFFECT
+from .without_effect import is_accepted
 
 #: Package -> its record of options.
 RECORDS: Mapping[str, Any] = MappingProxyType(
@@ -100,7 +101,12 @@ _MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "triton.cudagraphs": True,
             "spend_memory": True,
         },
-        "lite": {"fallback_by_default": True, "allow_buffer_reuse": False},
+        "lite": {
+            "fallback_by_default": True,
+            "allow_buffer_reuse": False,
+            "pattern_matcher": False,
+            "joint_graph_constant_folding": False,
+        },
     }
 )
 
@@ -165,9 +171,9 @@ def checked(name: str, value: Any) -> bool:
     if spec is None:
         if name not in WITHOUT_EFFECT:
             raise NotHereYet("option", name) if name in NOT_YET else UnknownName("option", name, OPTIONS)
-        neutral, reason = WITHOUT_EFFECT[name]
-        if value != neutral or type(value) is not type(neutral):
-            raise InvalidOption(f"option {name!r} is {neutral!r} here, not {value!r}", hint=reason)
+        accepted, reason = WITHOUT_EFFECT[name]
+        if not is_accepted(value, accepted):
+            raise InvalidOption(f"option {name!r} is {accepted[0]!r} here, not {value!r}", hint=reason)
         return False
     wanted = expected(spec.field, value)
     if wanted and spec.choices and isinstance(value, type(spec.default)):

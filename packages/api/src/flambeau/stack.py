@@ -40,6 +40,7 @@ from .defaults import Settings, current, option_defaults, user_errors
 from .errors import GraphNotCompiled, InternalError, InvalidOption, UserError
 from .freezing import frozen_places, may_freeze
 from .graph_key import Uncacheable, graph_key
+from .loading import load_program
 from .log import Deferred, logger
 from .options import Options
 from .records import ProgramRecord, Recorder
@@ -473,7 +474,7 @@ def _assemble(
         logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
-        loaded[kind] = _load(artifact, tensors, kind, options, stages, recorder, store)
+        loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
     forward = loaded["forward"]
     if compiled.folding is not None:
         release = options["freezing_discard_parameters"]
@@ -518,32 +519,6 @@ def _laid(gm: fx.GraphModule, *, decomposed: bool = False) -> Callable[..., Any]
             return autograd.layouts(gm, inputs, lying, decompositions=inductor.decompositions() if decomposed else None)
 
     return ask
-
-
-def _load(
-    artifact: runtime.Artifact,
-    constants: list[torch.Tensor],
-    kind: str,
-    options: Options,
-    stages: Stages,
-    recorder: Recorder,
-    store: Store,
-) -> CompiledFn:
-    """The program as a callable, with CUDA graphs where the options ask for them."""
-    how: dict[str, Any] = {
-        "constants": constants,
-        "executor": stages.runtime.executor,
-        "config": stages.runtime,
-        "store": store,
-        "threads": None if options["cpp.threads"] == -1 else options["cpp.threads"],
-    }
-    # What folding gives stays for many calls; what is recorded lies in memory that each call uses.
-    if not options["triton.cudagraphs"] or kind == "folding":
-        return runtime.load(artifact, **how)
-    # Not at the top: most regions use no CUDA graphs.
-    from flambeau_runtime import graphs
-
-    return graphs.load_graphed(artifact, name=kind, report=recorder.cuda_graphs.append, **how)
 
 
 def _constants(artifact: runtime.Artifact, graph: fx.GraphModule) -> list[torch.Tensor]:

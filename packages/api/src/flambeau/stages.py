@@ -66,6 +66,8 @@ def resolve_stages(options: Options, settings: Settings | None = None) -> Stages
         for name, fields in _IMPLIED:
             if getattr(api, name):
                 given["inductor"] |= fields
+        if api.emulate_precision_casts is not None and "numerics" not in given["inductor"]:
+            given["inductor"]["numerics"] = "faithful" if api.emulate_precision_casts else "fast"
         return Stages(
             api,
             flambeau_autograd.Config.from_environment(environment, **given["autograd"]),

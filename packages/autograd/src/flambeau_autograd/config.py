@@ -26,6 +26,19 @@ class Config(OptionRecord):
     activation_memory_budget: float = option(
         1.0, "saved activations as a share of what the default cut saves (0..1)", user=True, accepts=_SHARE
     )
+    ban_recompute_long_fusible_chains: bool = option(
+        True, "save a value of a chain of pointwise ops that is long, rather than compute all of it again", user=True
+    )
+    ban_recompute_not_in_allowlist: bool = option(
+        True, "compute nothing again but pointwise ops and views; False: whatever saves bytes, products too", user=True
+    )
+    ban_recompute_reductions: bool = option(True, "compute no reduction again", user=True)
+    aggressive_recomputation: bool = option(
+        False, "compute again whatever saves bytes, reductions and long chains included", user=True
+    )
+    joint_graph_constant_folding: bool = option(
+        True, "drop ops that change nothing (a copy of the same type and layout) before a graph is compiled", user=True
+    )
     recompute_fusible: bool = option(
         True, "recompute chains of pointwise ops and views in the backward when that saves bytes"
     )

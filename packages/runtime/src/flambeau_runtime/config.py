@@ -46,9 +46,10 @@ class Config(OptionRecord):
         "", "the C++ compiler's command; empty: the first that is found", key=False, accepts=_COMMAND, variable="CXX"
     )
     cxx_flags: str = option("", "more flags for the C++ compiler", accepts=_COMMAND, variable="FLAMBEAU_CXXFLAGS")
-    compile_timeout_seconds: int = option(
+    precompilation_timeout_seconds: int = option(
         600,
         "how long the C++ compiler may take for one library",
+        user=True,
         key=False,
         accepts=_POSITIVE,
         variable="FLAMBEAU_COMPILE_TIMEOUT",

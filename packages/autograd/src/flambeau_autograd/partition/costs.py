@@ -27,6 +27,30 @@ _CHEAP = frozenset(
 )  # fmt: skip
 
 
+_REDUCTIONS = frozenset(
+    [
+        "sum",
+        "mean",
+        "prod",
+        "amax",
+        "amin",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "any",
+        "all",
+        "var",
+        "std",
+        "var_mean",
+        "std_mean",
+        "norm",
+        "linalg_vector_norm",
+        "logsumexp",
+    ]
+)
+
+
 def is_fusible(node: Node) -> bool:
     """True for pointwise ops, views, factories and integer arithmetic: what a compiler fuses into its reader."""
     if node.op == "get_attr":
@@ -41,6 +65,11 @@ def is_fusible(node: Node) -> bool:
     if is_view_node(node) or torch.Tag.pointwise in target.tags:
         return True
     return short_name(target) in _CHEAP
+
+
+def is_reduction(node: Node) -> bool:
+    """True for ops that give one value of many."""
+    return isinstance(node.target, OpOverload) and short_name(node.target) in _REDUCTIONS
 
 
 def is_free(node: Node) -> bool:

@@ -15,7 +15,7 @@ from torch.fx import Node
 from ..config import Config
 from ..joint.record import Joint
 from ..passes.facts import alias_root, is_late, is_pinned, is_tensor, runs_once
-from .costs import is_free, is_fusible, saved_bytes
+from .costs import is_free, is_fusible, is_reduction, saved_bytes
 from .exposed import exposed
 from .flow import min_cut_side
 from .policy import may_be_saved
@@ -37,15 +37,32 @@ class Problem:
     useful: list[Node]
     regions: dict[Node, int] = field(factory=dict)
     lifted: set[Node] = field(factory=set)
+    #: Of the lifted ones, those that the options allow whatever the budget.
+    allowed: set[Node] = field(factory=set)
 
 
 def min_cut(joint: Joint, config: Config) -> set[Node]:
     """The nodes to save under the configuration's recomputation rules and memory budget."""
     problem = _problem(joint)
+    problem.lifted = problem.allowed = _allowed(problem, config)
     saved = solve(problem, config)
     if config.activation_memory_budget >= 1.0:
         return saved
     return _within_budget(problem, config, saved)
+
+
+def _allowed(problem: Problem, config: Config) -> set[Node]:
+    """Expensive nodes that the options allow to be computed again."""
+    whatever = config.aggressive_recomputation
+    others = whatever or not config.ban_recompute_not_in_allowlist
+    reductions = whatever or not config.ban_recompute_reductions
+    if not (others or reductions):
+        return set()
+    return {node for node in _expensive(problem) if (reductions if is_reduction(node) else others)}
+
+
+def _expensive(problem: Problem) -> list[Node]:
+    return [n for n in problem.useful if n.op == "call_function" and not is_pinned(n) and not is_fusible(n)]
 
 
 def _problem(joint: Joint) -> Problem:
@@ -107,6 +124,7 @@ def solve(problem: Problem, config: Config) -> set[Node]:
 
 def _banned(problem: Problem, config: Config) -> set[Node]:
     """Nodes that the backward must not compute again."""
+    ends = config.ban_recompute_long_fusible_chains and not config.aggressive_recomputation
     banned: set[Node] = set()
     depth: dict[Node, int] = {}
     for node in problem.useful:
@@ -124,7 +142,7 @@ def _banned(problem: Problem, config: Config) -> set[Node]:
         if node in problem.regions and not runs_once(node):
             continue
         level = 1 + max((depth.get(a, 0) for a in node.all_input_nodes), default=0)
-        if not is_fusible(node) or not config.recompute_fusible or level > config.max_recompute_chain:
+        if not is_fusible(node) or not config.recompute_fusible or (ends and level > config.max_recompute_chain):
             banned.add(node)
             level = 0
         depth[node] = level
@@ -158,8 +176,7 @@ def _within_budget(problem: Problem, config: Config, saved: set[Node]) -> set[No
         return sum(saved_bytes(n) for n in nodes if n not in inputs)
 
     goal = config.activation_memory_budget * total(saved)
-    candidates = [n for n in problem.useful if n.op == "call_function" and not is_pinned(n) and not is_fusible(n)]
-    candidates.sort(key=saved_bytes, reverse=True)
+    candidates = sorted(_expensive(problem), key=saved_bytes, reverse=True)
     problem.lifted = set(candidates)
     best = solve(problem, config)
     if total(best) > goal:
@@ -167,7 +184,7 @@ def _within_budget(problem: Problem, config: Config, saved: set[Node]) -> set[No
     low, high = 0, len(candidates)
     while low < high:
         middle = (low + high) // 2
-        problem.lifted = set(candidates[:middle])
+        problem.lifted = problem.allowed | set(candidates[:middle])
         attempt = solve(problem, config)
         if total(attempt) <= goal:
             best, high = attempt, middle

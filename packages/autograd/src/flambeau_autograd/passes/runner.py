@@ -61,7 +61,7 @@ def run_passes(joint: Joint, config: Config) -> list[PassReport]:
     disabled = disabled_passes(config)
     last: Pass = ("separate_gradients", partial(separate_gradients, traced=gradient_roots(joint)))
     for name, run in (*PASSES, last):
-        if name in disabled:
+        if name in disabled or (run is fold_no_ops and not config.joint_graph_constant_folding):
             continue
         start = time.perf_counter()
         changes = run(joint)

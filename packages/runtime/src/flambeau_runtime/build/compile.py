@@ -156,13 +156,13 @@ def _run(
     try:
         return subprocess.run(
             command, capture_output=True, text=True, errors="replace", cwd=folder, check=False,
-            timeout=config.compile_timeout_seconds,
+            timeout=config.precompilation_timeout_seconds,
         )  # fmt: skip
     except OSError as error:
         raise give_up(toolchain, str(error)) from error
     except subprocess.TimeoutExpired as error:
         raise BuildError(
-            f"library {library.name}: the compiler ran longer than {config.compile_timeout_seconds} s"
+            f"library {library.name}: the compiler ran longer than {config.precompilation_timeout_seconds} s"
         ) from error
 
 

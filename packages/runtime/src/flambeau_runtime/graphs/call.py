@@ -135,6 +135,10 @@ class RecordedProgram:
         if reason:
             self._tell(self._told, "plain", reason)
             return None
+        other = self._other_size(inputs)
+        if other is not None:
+            self._tell(self._told, "plain", f"size {other} is not among those that are recorded")
+            return None
         key = self._signature(inputs)
         group = self._groups.get(key) or self._new_group(key)
         group.calls += 1
@@ -146,6 +150,8 @@ class RecordedProgram:
             if not group.recordings and self._sizes_recorded() >= self.settings.sizes_limit:
                 self._over_limit()
                 return None
+            if not group.recordings:
+                self._warn_of_sizes()
             return self._next_recording(group, inputs)
         except CannotRecord as error:
             self._tell(group.told, "plain", str(error))
@@ -159,6 +165,32 @@ class RecordedProgram:
             del self._groups[next(key for key, group in self._groups.items() if not group.recordings)]
         group = self._groups[key] = _Group()
         return group
+
+    def _other_size(self, inputs: tuple[Any, ...]) -> int | None:
+        """A size that changes from call to call and is none of those that are recorded."""
+        wanted = self.settings.capture_sizes
+        if wanted is None:
+            return None
+        for spec, value in zip(self.specs, inputs):
+            if spec.kind == "scalar":
+                changing = (value,) if type(value) is int else ()
+            else:
+                changing = tuple(size for known, size in zip(spec.sizes or (), value.shape) if type(known) is not int)
+            for size in changing:
+                if size not in wanted:
+                    return int(size)
+        return None
+
+    def _warn_of_sizes(self) -> None:
+        """One more size is about to be recorded."""
+        most = self.settings.sizes_warned
+        if most is not None and self._sizes_recorded() >= most and "sizes" not in self._told:
+            self._told.add("sizes")
+            warnings.warn(
+                f"flambeau: {self.name} is recorded for more than {most} different sizes, each of which takes memory; pad the inputs to fewer sizes",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _sizes_recorded(self) -> int:
         return sum(bool(group.recordings) for group in self._groups.values())

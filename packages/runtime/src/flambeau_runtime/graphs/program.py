@@ -61,6 +61,10 @@ def load_graphed(
     if passes_random_state(parts):
         verdicts = classify(artifact, recorder.device, plain_random=True, conditions=conditions)
         parts = split(artifact, verdicts, settings)
+    if len(parts) > 1 and not settings.splits:
+        plain = next(part for part in parts if not part.recorded)
+        tell(GraphDecision("plain", f"{plain.reason}, and programs are not divided", name, plain.position))
+        return load(artifact, **options)
     make = _Maker(artifact, name, recorder, tell, settings, native, options)
     if len(parts) == 1:
         return make(parts[0], name)

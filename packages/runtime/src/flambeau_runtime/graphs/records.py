@@ -32,6 +32,9 @@ class GraphSettings:
         smallest_program, smallest_segment: device steps that a program, or a segment of a divided one, needs to be
             recorded: a single launch costs no more than a replay with its copies.
         recordings_limit: recordings that are kept.
+        sizes_warned: a warning comes once where more sizes than this are recorded; None: only at the limit.
+        capture_sizes: calls whose sizes that change are not all among these run plainly; None: any.
+        splits: whether parts of a program are recorded where the whole cannot be.
         patience: calls in a row without use for a recording, after which no thought is given to further ones.
     """
 
@@ -48,6 +51,9 @@ class GraphSettings:
     smallest_program: int = 2
     smallest_segment: int = 3
     recordings_limit: int = 32
+    sizes_warned: int | None = None
+    capture_sizes: frozenset[int] | None = None
+    splits: bool = True
     patience: int = 200
 
 
