@@ -19,6 +19,8 @@ _WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
 
 #: Module and function -> the test that fails where the handler swallows what it should not, or hands on what it should keep.
 HANDLERS = {
+    f"{_API}/explain.py:_measure_whole": "packages/api/tests/test_explanations.py::test_a_call_that_raises_the_second_time_is_a_note",
+    f"{_API}/insight/measure.py:measured": "packages/api/tests/test_explanations.py::test_a_graph_that_raises_when_it_is_run_again_is_a_note",
     f"{_API}/rescue.py:run_in_eager": "tests/robustness/test_rescue.py::test_the_error_is_eagers_with_the_users_line",
     f"{_API}/rescue.py:_results_or_error": "tests/robustness/test_rescue.py::test_what_eager_wrote_before_its_error_is_written",
     f"{_API}/rescue.py:_restoring.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import flambeau
-from flambeau.records import Explanation, ProgramRecord
+from flambeau.explanation import Explanation
+from flambeau.records import ProgramRecord
 from flambeau_runtime.artifact import Artifact, InputSpec, Item, Program
 from flambeau_runtime.graphs import GraphDecision
 

@@ -5,6 +5,7 @@ Example:
     >>> model = flambeau.compile(model)
     >>> model(x)                                     # compiled on the first call
     >>> print(flambeau.explain(model)(x))            # what was compiled, and where graphs break
+    >>> print(flambeau.profile(model)(x))            # which kernels take how long
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from . import compiler  # noqa: E402
 from .compile import compile  # noqa: E402
 from .errors import FlambeauError  # noqa: E402
 from .explain import explain  # noqa: E402
+from .explanation import Explanation  # noqa: E402
 from .log import configure_from_environment  # noqa: E402
-from .records import Explanation  # noqa: E402
+from .profile import KernelProfile, profile  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["Explanation", "FlambeauError", "__version__", "compile", "compiler", "explain"]
+__all__ = ["Explanation", "FlambeauError", "KernelProfile", "__version__", "compile", "compiler", "explain", "profile"]
 
 configure_from_environment()
 _set_state(_numbers)

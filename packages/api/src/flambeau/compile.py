@@ -36,7 +36,7 @@ from .observe import observer_of
 from .options import Options, resolve
 from .records import Recorder
 from .stages import resolve_stages
-from .targets import target_of
+from .targets import name_of, target_of
 from .torch_names import ARGUMENTS
 
 Function = Callable[..., Any]
@@ -123,14 +123,19 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     settings = settings_of(arguments, options)
     resolve_stages(options, settings)  # a variable with a wrong value is told here, not in the middle of the first call
     backend = _configured_backend(named, arguments, options, settings, recorder)
+    if recorder is not None:
+        # Not at the top: only `explain` and `profile` need what watches graphs.
+        from .insight.watch import watching
+
+        backend = watching(backend, recorder)
     if disable or is_disabled():
         return model
     model = original_of(model)
     target = target_of(model)
     if target.reason:
-        logger.info("not_captured", artifact="fallbacks", target=_name_of(model), reason=target.reason)
+        logger.info("not_captured", artifact="fallbacks", target=name_of(model), reason=target.reason)
         if recorder is not None:
-            recorder.not_captured = f"{_name_of(model)} is {target.reason}"
+            recorder.not_captured = f"{name_of(model)} is {target.reason}"
     region = flambeau_capture.make_region(
         target.function,
         backend,
@@ -164,10 +169,6 @@ def _reduce(region: Any) -> Any:
 
 
 copyreg.pickle(flambeau_capture.Region, _reduce)
-
-
-def _name_of(model: Any) -> str:
-    return getattr(model, "__qualname__", None) or type(model).__qualname__
 
 
 def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:

@@ -1,20 +1,23 @@
 """What a compilation did, as records: graphs, breaks, guards, programs, seconds.
 
-In: what the stages report while they work (`Recorder`). Out: `Explanation`, frozen and printable.
+In: what the stages report while they work (`Recorder`). Out: frozen records, of which `explanation.py` makes an `Explanation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, frozen
 
+from flambeau_capture.error_root import UserPosition
 from flambeau_runtime import Artifact
 
 if TYPE_CHECKING:
     # Only a region with CUDA graphs loads what records them.
     from flambeau_runtime.graphs import GraphDecision
+
+    from .insight.watch import WatchedGraph
 
 
 @frozen
@@ -26,6 +29,8 @@ class BreakReason:
         code: stable code of the reason.
         reason: one sentence.
         hint: what to do about it.
+        column, end_column: the expression in its line, in bytes; None where that is not known.
+        user_stack: the user's frames, outermost first, as `(file, line, function)`.
     """
 
     file: str
@@ -34,9 +39,17 @@ class BreakReason:
     code: str
     reason: str
     hint: str
+    column: int | None = None
+    end_column: int | None = None
+    user_stack: tuple[tuple[str, int, str], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}: [{self.code}] {self.reason}\n    hint: {self.hint}"
+
+    @property
+    def excerpt(self) -> str:
+        """The line with a caret under the expression."""
+        return UserPosition(self.file, self.line, self.function, self.column, self.end_column).render()
 
 
 @frozen
@@ -47,11 +60,13 @@ class GraphRecord:
         code: the graph as Python.
         operations: calls in it.
         inputs: placeholders in it.
+        ops: the names of what is called, in order.
     """
 
     code: str
     operations: int
     inputs: int
+    ops: tuple[str, ...] = ()
 
 
 @frozen
@@ -101,6 +116,52 @@ class RepeatRecord:
         return f"{self.calls} calls of {self.name} ({self.operations} operations each)"
 
 
+@frozen
+class GuardRecord:
+    """One assumption of a compiled entry.
+
+    Attributes:
+        kind: the class of the guard.
+        expression: what is checked, Python-like.
+        words: the same as a sentence.
+        file, line: what made it necessary; "" and 0 where nothing in particular did.
+    """
+
+    kind: str
+    expression: str
+    words: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return self.expression
+
+
+@frozen
+class FrameRecord:
+    """One function that was looked at.
+
+    Attributes:
+        function, file, line: its qualified name and where it begins.
+        graph: the number of its graph, from 0; None where it has none.
+        entry: how many entries the code had before.
+        recompiled: why it was compiled again: what each earlier entry did not fit for.
+        skipped: why it runs in plain Python, or "".
+        effects: how many changes outside of the graph are done after it.
+        seconds: capture, and the backend's.
+    """
+
+    function: str
+    file: str
+    line: int
+    graph: int | None
+    entry: int
+    recompiled: tuple[str, ...]
+    skipped: str
+    effects: int
+    seconds: float
+
+
 @define
 class Recorder:
     """Collects the records of one region while it compiles."""
@@ -108,12 +169,17 @@ class Recorder:
     graphs: list[GraphRecord] = Factory(list)
     breaks: list[BreakReason] = Factory(list)
     programs: list[ProgramRecord] = Factory(list)
-    guards: list[str] = Factory(list)
+    guards: list[GuardRecord] = Factory(list)
+    frames: list[FrameRecord] = Factory(list)
     seconds: dict[str, float] = Factory(dict)
     eager_graphs: list[str] = Factory(list)
     cuda_graphs: list[GraphDecision] = Factory(list)
     repeats: list[RepeatRecord] = Factory(list)
     not_captured: str = ""
+    #: For `insight/watch.py`: places of written inputs, and what steps through a graph's programs, one for each that was compiled.
+    written: list[frozenset[int]] = Factory(list)
+    plans: list[Callable[[], Callable[..., Any]]] = Factory(list)
+    watched: list[WatchedGraph] = Factory(list)
 
     def ran_in_eager(self, reason: str) -> None:
         """Count a graph that runs in eager because it holds something that is not modelled."""
@@ -122,67 +188,3 @@ class Recorder:
     def spent(self, stage: str, seconds: float) -> None:
         """Add wall-clock seconds to a stage."""
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
-
-@frozen
-class Explanation:
-    """The result of `flambeau.explain`.
-
-    Attributes:
-        graphs, breaks, programs, guards: records in the order they came up.
-        seconds: stage -> seconds.
-        result: what the call returned.
-        eager_graphs: why each graph that could not be compiled runs in eager.
-        cuda_graphs: what CUDA graphs were recorded and what runs without one, each with its reason.
-        not_captured: why nothing of the target can be captured, or "".
-        repeats: calls that are alike and were compiled once.
-    """
-
-    graphs: tuple[GraphRecord, ...]
-    breaks: tuple[BreakReason, ...]
-    programs: tuple[ProgramRecord, ...]
-    guards: tuple[str, ...]
-    seconds: Mapping[str, float]
-    result: Any
-    eager_graphs: tuple[str, ...] = ()
-    cuda_graphs: tuple[GraphDecision, ...] = ()
-    not_captured: str = ""
-    repeats: tuple[RepeatRecord, ...] = ()
-
-    @property
-    def graph_count(self) -> int:
-        """Number of captured graphs."""
-        return len(self.graphs)
-
-    @property
-    def graph_break_count(self) -> int:
-        """Number of graph breaks."""
-        return len(self.breaks)
-
-    @property
-    def op_count(self) -> int:
-        """Operations in all graphs."""
-        return sum(graph.operations for graph in self.graphs)
-
-    @property
-    def break_reasons(self) -> tuple[BreakReason, ...]:
-        """The breaks, under the name that `torch._dynamo.explain` gives them."""
-        return self.breaks
-
-    def __str__(self) -> str:
-        kernels = sum(program.kernels for program in self.programs)
-        fused = sum(program.fused_operations for program in self.programs)
-        lines = [
-            f"graphs: {self.graph_count}, graph breaks: {self.graph_break_count}, operations: {self.op_count}, "
-            f"guards: {len(self.guards)}, kernels: {kernels} (of {fused} ATen operations)"
-        ]
-        lines += [f"not captured: {self.not_captured}"] if self.not_captured else []
-        lines += [f"break {number}: {reason}" for number, reason in enumerate(self.breaks, 1)]
-        lines += [f"runs in eager: {reason}" for reason in self.eager_graphs]
-        lines += [f"compiled once: {repeat}" for repeat in self.repeats]
-        lines += [f"CUDA graph, {decision}" for decision in self.cuda_graphs]
-        if not self.cuda_graphs:
-            waits = [(program.kind, wait) for program in self.programs for wait in program.host_waits]
-            lines += [f"the host waits for the GPU, {kind}: {wait}" for kind, wait in waits]
-        lines += [f"{stage}: {seconds:.3f} s" for stage, seconds in self.seconds.items()]
-        return "\n".join(lines)

@@ -475,6 +475,11 @@ def _assemble(
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
         loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
+    recorder.written.append(frozenset(mutation.index for mutation in compiled.signature.mutations))
+    stepped = attrs.evolve(stages, runtime=attrs.evolve(stages.runtime, executor="python"))
+    recorder.plans.append(
+        partial(_assemble, compiled, options, stepped, gm, plain, Recorder(), store, constants=constants, cached=cached)
+    )
     forward = loaded["forward"]
     if compiled.folding is not None:
         release = options["freezing_discard_parameters"]

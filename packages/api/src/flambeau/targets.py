@@ -96,3 +96,8 @@ def _framed(function: Function) -> Function:
     exec(compile(_FRAME, "<flambeau.compile>", "exec"), namespace)
     call: Function = namespace["call"]
     return functools.update_wrapper(call, function)
+
+
+def name_of(model: Any) -> str:
+    """What a function or a module is called in messages."""
+    return getattr(model, "__qualname__", None) or type(model).__qualname__

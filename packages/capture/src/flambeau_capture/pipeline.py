@@ -54,7 +54,7 @@ from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
 from .rewrite.resume import CannotResume, sees_frames
 from .rewrite.rounds import separate_rounds
-from .signals import GraphBreak, TracedRaise
+from .signals import GraphBreak, Position, TracedRaise
 from .sources.source import Local
 from .values.base import Value
 from .values.sequences import ListValue, TupleValue
@@ -446,6 +446,7 @@ def _record(
                 line,
                 function,
                 broken.stack,
+                *_columns(at),
             ),
         )
         log.logger.debug(log.GRAPH_BREAK, code=broken.code, reason=broken.message, file=file, line=line)
@@ -466,7 +467,14 @@ def _record(
         info.compile_id,
         tuple(info.misses),
         tuple(info.contexts),
+        len(traced.result.effects) if traced is not None else 0,
     )
+
+
+def _columns(at: Position | None) -> tuple[int | None, int | None]:
+    if at is None or at.column < 0 or at.end_line != at.line:
+        return None, None
+    return at.column, at.end_column
 
 
 def _report(observer: Callable[[CompileRecord], None] | None, record: CompileRecord) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class BreakRecord:
-    """One graph break: a stable `code`, where, why, what to do."""
+    """One graph break: a stable `code`, where, why, what to do. Columns as in `UserPosition`; None where they are not known, or on several lines."""
 
     code: str
     reason: str
@@ -26,13 +26,16 @@ class BreakRecord:
     line: int
     function: str
     stack: tuple[tuple[str, int, str], ...] = ()
+    column: int | None = None
+    end_column: int | None = None
 
 
 @frozen(eq=False)
 class CompileRecord:
     """One compile of one frame. `graph` is None when there was nothing to compute; `skipped` says why the frame runs in eager.
 
-    `misses`: why each entry that the code has did not fit, in words; `contexts`: what the program's hooks told of that.
+    `misses`: why each entry that the code has did not fit, in words; `contexts`: what the program's hooks told of that; `effects`: how much
+    the frame changes outside of its graph (`captured.Effect`).
     """
 
     code: CodeType
@@ -47,3 +50,4 @@ class CompileRecord:
     compile_id: str = ""
     misses: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()
+    effects: int = 0

@@ -114,22 +114,24 @@ class PythonExecutor:
             return self._run(self.artifact.program, inputs, self.constants, devices)
 
     def take(self, inputs: list[Any]) -> tuple[Any, ...]:
-        """As a call with the list's items; the list is emptied. (The native twin also frees each input after its last use.)"""
-        given = tuple(inputs)
-        inputs.clear()
-        return self(*given)
+        """As a call with the list's items; the list is emptied, and each input is freed after its last use."""
+        with torch.no_grad(), torch._C._AutoDispatchBelowADInplaceOrView(), _without_autocast():
+            devices = list(pinned(self.artifact, self.constants))
+            return self._run(self.artifact.program, inputs, self.constants, devices, takes=True)
 
     def _run(
         self,
         program: a.Program,
-        inputs: tuple[Any, ...],
+        inputs: Sequence[Any],
         constants: Sequence[torch.Tensor],
         devices: list[int | None],
+        *,
+        takes: bool = False,
     ) -> tuple[Any, ...]:
         frame = _Frame([None] * program.tensor_registers, [None] * program.scalar_registers, devices)
         for constant, tensor in zip(self.artifact.constants if constants else (), constants):
             frame.tensors[constant.register] = tensor
-        check_count(program.inputs, inputs)
+        check_count(program.inputs, tuple(inputs))
         for kind in ("scalar", "tensor"):
             for position, (spec, value) in enumerate(zip(program.inputs, inputs)):
                 if spec.kind != kind:
@@ -139,12 +141,18 @@ class PythonExecutor:
                 else:
                     frame.tensors[spec.register] = check_tensor(position, spec, value, frame.scalar, devices)
                     frame.bind_device(spec)
+        if takes and isinstance(inputs, list):
+            # The registers hold them from here on; what is handed back or written is kept.
+            returned = {spec.value for spec in program.outputs if spec.kind == "input"}
+            kept = [v if p in returned or program.inputs[p].mutated else None for p, v in enumerate(inputs)]
+            inputs.clear()
+            value, inputs = None, tuple(kept)
         for position, instruction in enumerate(program.instructions):
             self._step(frame, position, instruction)
         for spec, value in zip(program.inputs, inputs):
             if spec.mutated and not value.is_inference():
                 torch.autograd.graph.increment_version(value)
-        return tuple(_output(frame, spec, inputs) for spec in program.outputs)
+        return tuple(_output(frame, spec, tuple(inputs)) for spec in program.outputs)
 
     def _step(self, frame: _Frame, position: int, instruction: a.Instruction) -> None:
         started = time.perf_counter()

@@ -30,7 +30,7 @@ _FREE = frozenset(("to_dtype", "where", "bitcast", "check_bounds"))
 #: Library products, by the place of their left operand: the last dimension of that one are the terms.
 _PRODUCTS: Mapping[str, int] = {
     "mm": 0, "bmm": 0, "linear": 0, "_scaled_mm": 0, "packed_linear": 0, "_int_mm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1,
-    "_grouped_mm": 0,
+    "_grouped_mm": 0, "_linear_pointwise": 0,
 }  # fmt: skip
 
 

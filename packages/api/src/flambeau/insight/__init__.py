@@ -1,0 +1,1 @@
+"""What `explain` and `profile` find out about compiled programs: measurements on one call's inputs, and how they are shown."""

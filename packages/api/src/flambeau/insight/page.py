@@ -1,0 +1,35 @@
+"""An explanation as a page (`report/page.py` is the frame)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..report.page import Section, render, render_page
+from .parts import Part, parts_of
+
+if TYPE_CHECKING:
+    from ..explanation import Explanation
+
+
+def page_of(found: Explanation) -> str:
+    """The whole page: everything, and the texts of graphs and programs."""
+    parts = parts_of(found, verbose=True)
+    sections = [_section(part) for part in parts]
+    texts = [(f"graph {number}", graph.code) for number, graph in enumerate(found.graphs)]
+    texts += [(f"program {number}, {p.kind}", p.artifact.text()) for number, p in enumerate(found.programs)]
+    if texts:
+        note = "The captured graphs as Python, and the programs that were made of them."
+        sections.append(
+            Section("texts", "Graphs and programs", render("explain_texts.html", texts=texts), str(len(texts)), note)
+        )
+    return render_page(f"flambeau.explain: {found.name}", sections, subtitle=_subtitle(found))
+
+
+def _subtitle(found: Explanation) -> str:
+    return f"{found.graph_count} graphs, {found.graph_break_count} breaks, {found.op_count} operations, {len(found.kernels)} kernels and library calls"
+
+
+def _section(part: Part) -> Section:
+    title = "Summary" if part.id == "summary" else part.title
+    count = "" if part.id in ("summary", "seconds", "notes") else str(len(part.rows))
+    return Section(part.id, title, render("explain_part.html", part=part), count, part.note)
