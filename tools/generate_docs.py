@@ -74,10 +74,30 @@ def surface_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def environment_page() -> str:
+    """Every environment variable."""
+    from flambeau.environment import variables
+
+    lines = [GENERATED, "# Environment variables\n"]
+    lines += [
+        "A variable sets the default of an option or setting: an assignment to `flambeau.inductor.config` or `flambeau.compiler.config` goes before "
+        "it, and what a call of `flambeau.compile` is given goes before both. Switches are 1 or 0, true or false, yes or no, on or off; a variable "
+        "that is set to nothing is not set; a value that does not fit is an error that names the variable. A variable with a package in its name is "
+        "read by that package alone too, and goes after the one without.\n"
+    ]
+    lines += ["| variable | sets | default | meaning |", "| --- | --- | --- | --- |"]
+    for found in variables():
+        sets = f"`{found.sets}`" if found.sets else ""
+        default = f"`{found.default}`" if found.default else ""
+        lines.append(f"| `{found.name}` | {sets} | {default} | {_cell(found.help)} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "docs/errors/README.md": errors_page,
     "docs/guide/surface.md": surface_page,
     "docs/guide/options.md": options_page,
+    "docs/guide/environment.md": environment_page,
 }
 
 

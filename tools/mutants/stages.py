@@ -284,7 +284,7 @@ STAGES = (
         (f"{_C}/test_stance.py", "tests/surface"),
     ),
     Stage(
-        "settings", ("*/src/*/config.py", "*/src/*/option_fields.py", *_below("api/src/flambeau", "compat.py", "inductor.py", "without_effect.py", "compiler.py", "observe.py", "records.py", "tables.py",
+        "settings", ("*/src/*/config.py", "*/src/*/option_fields.py", *_below("api/src/flambeau", "compat.py", "inductor.py", "environment.py", "without_effect.py", "compiler.py", "observe.py", "records.py", "tables.py",
                                                   "torch_names.py")), 12,
         ("packages/api/tests", f"{_I}/test_config.py", f"{_C}/native/test_options.py", f"{_R}/test_package.py", "tests/behaviour/test_options.py",
          "tests/behaviour/test_logs.py"),

@@ -21,7 +21,7 @@ from .compat import check_environment  # noqa: E402
 check_environment()
 
 # Below the check: without it, an unsupported torch or Python would fail in one of these in words that say nothing.
-from . import compiler  # noqa: E402
+from . import compiler, inductor  # noqa: E402
 from .compile import compile  # noqa: E402
 from .errors import FlambeauError  # noqa: E402
 from .explain import explain  # noqa: E402
@@ -30,7 +30,17 @@ from .log import configure_from_environment  # noqa: E402
 from .profile import KernelProfile, profile  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["Explanation", "FlambeauError", "KernelProfile", "__version__", "compile", "compiler", "explain", "profile"]
+__all__ = [
+    "Explanation",
+    "FlambeauError",
+    "KernelProfile",
+    "__version__",
+    "compile",
+    "compiler",
+    "explain",
+    "inductor",
+    "profile",
+]
 
 configure_from_environment()
 _set_state(_numbers)
