@@ -18,11 +18,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import flambeau
 import flambeau_inductor
+import flambeau_runtime
+from flambeau import stack
 from flambeau.errors import InvalidOption, NotFinite, NotRecorded
 from flambeau.options import resolve
 from flambeau.records import ProgramRecord
 from flambeau.stages import resolve_stages
-from flambeau_inductor.autotune import asked, descent
+from flambeau_inductor.autotune import asked, descent, questions
 from flambeau_runtime import BuildError, Store, build_libraries, graphs
 from flambeau_runtime.artifact import Alloc, Call, Launch
 from tests.comparison import assert_same
@@ -255,6 +257,29 @@ def test_how_far_the_descent_looks() -> None:
     assert places() == {(128, 64), (64, 128)}
     assert places(radius=2) == {(128, 64), (64, 128), (256, 64), (64, 256)}
     assert (128, 128) in places(two_knobs=True)
+
+
+@calls("options", "epilogue_fusion")
+def test_the_library_does_what_follows() -> None:
+    def activated(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return torch.relu(F.linear(x, w, b))
+
+    given = meta(512, 256), meta(128, 256), meta(128)
+    on, off = (on_cuda(activated, *given, epilogue_fusion=value).text() for value in (True, False))
+    assert "_addmm_activation" in on and "_addmm_activation" not in off
+
+
+@calls("options", "coordinate_descent_tuning")
+def test_the_best_is_looked_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    around: list[Any] = []
+    monkeypatch.setattr(questions, "descend", lambda *given, **how: around.append(how))
+    monkeypatch.setattr(questions, "time_ways", lambda given, progress: [{1: 1.0} for _ in given])
+    question = questions.Question("q", "q", torch.device("cpu"), (1,), lambda way: None)
+    for options in ({}, {"coordinate_descent_tuning": True, "coordinate_descent_search_radius": 3}):
+        config = resolve_stages(resolve(None, options)).inductor
+        with questions.Progress("kernels", 1) as progress:
+            assert questions._measured([question], config, progress) == [1]
+    assert around == [{"radius": 3, "all_directions": False}]
 
 
 # ---- kernels ----------------------------------------------------------------------------------------------------------------------------
@@ -549,6 +574,43 @@ def test_a_compiler_that_never_ends(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="longer than 1 s"):
         build_libraries(fresh, store=Store(None), config=evolve(config, cxx=str(slow)))
     assert time.monotonic() - begin < 40
+
+
+@calls("options", "compile_threads")
+def test_compilers_at_once() -> None:
+    """One for both halves, or two for each."""
+    stages = [resolve_stages(resolve(None, {"compile_threads": count})) for count in (1, 4)]
+    found = [stack._compilers(one, 2) for one in stages]
+    assert [(workers, config.jobs()) for workers, config in found] == [(1, 1), (2, 2)]
+
+
+@calls("options", "cpp.threads")
+def test_threads_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    load = flambeau_runtime.load
+
+    def loaded(artifact: Any, **how: Any) -> Any:
+        given.append(how["threads"])
+        return load(artifact, **how)
+
+    monkeypatch.setattr(flambeau_runtime, "load", loaded)
+    for threads in (-1, 3):
+        flambeau.compile(torch.sin, options={"cpp.threads": threads})(torch.ones(3))
+    assert given == [None, 3]
+
+
+@calls("options", "freezing")
+def test_parameters_are_folded() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
+    x = torch.randn(2, 3, 9, 9)
+    with torch.no_grad():
+        programs = {value: flambeau.explain(model, options={"freezing": value})(x).programs for value in (True, False)}
+        assert [program.kind for program in programs[True]] == ["forward", "folding"]
+        assert [program.kind for program in programs[False]] == ["forward"]
+        compiled = flambeau.compile(model, options={"freezing": True})
+        assert_same(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+        model[0].weight.mul_(2)
+        assert_same(compiled(x), model(x), rtol=1e-4, atol=1e-5)
 
 
 @calls("options", "guard_filter_fn")
