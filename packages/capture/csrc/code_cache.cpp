@@ -141,14 +141,15 @@ PyObject* run_code(Region* region, Entry& entry, PyFunctionObject* original, con
 EntryPtr parse_entry(PyObject* answer) {
   EntryPtr entry(new Entry());
   const char* kind = nullptr;
+  const char* number = nullptr;
   PyObject *tree = nullptr, *second = nullptr, *keep = nullptr;
-  if (PyTuple_GET_SIZE(answer) == 4) {
-    if (!PyArg_ParseTuple(answer, "sOO!O", &kind, &tree, &PyCode_Type, &second, &keep)) throw PythonError();
+  if (PyTuple_GET_SIZE(answer) == 5) {
+    if (!PyArg_ParseTuple(answer, "sOO!Os", &kind, &tree, &PyCode_Type, &second, &keep, &number)) throw PythonError();
     entry->code = Ref::share(second);
   } else {
     PyObject *slots = nullptr, *outputs = nullptr;
     int boxed = 0;
-    if (!PyArg_ParseTuple(answer, "sOOpO!OO", &kind, &tree, &second, &boxed, &PyTuple_Type, &slots, &outputs, &keep)) {
+    if (!PyArg_ParseTuple(answer, "sOOpO!OOs", &kind, &tree, &second, &boxed, &PyTuple_Type, &slots, &outputs, &keep, &number)) {
       throw PythonError();
     }
     entry->compiled = Ref::share(second);
@@ -160,6 +161,7 @@ EntryPtr parse_entry(PyObject* answer) {
       entry->inputs.push_back(static_cast<int>(slot));
     }
   }
+  entry->number = number;
   if (!is_guard_tree(tree)) raise(PyExc_TypeError, "an entry needs a GuardTree");
   for (int slot : entry->inputs) {
     if (slot < 0 || slot >= reinterpret_cast<GuardTree*>(tree)->slots) raise(PyExc_IndexError, "no such slot");
@@ -170,7 +172,7 @@ EntryPtr parse_entry(PyObject* answer) {
 }
 
 PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values, PyFunctionObject* function,
-                    const FrameView& view) {
+                    const FrameView& view, bool profiled) {
   ++thread_state().runs;
   // A guard may have run Python that changed the list: only move what is still in its place.
   if (place > 0 && place < record.entries.size() && &*record.entries[place] == &*entry) {
@@ -178,14 +180,15 @@ PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const Ent
     std::rotate(record.entries.begin(), at, at + 1);
   }
   const auto run = [&] { return entry->compiled ? run_graph(*entry, values) : run_code(region, *entry, function, view); };
-  if (!is_profiled()) return boundary(run, static_cast<PyObject*>(nullptr));
+  if (!profiled) return boundary(run, static_cast<PyObject*>(nullptr));
   const OpenRange range(region, record, *entry);
   return boundary(run, static_cast<PyObject*>(nullptr));
 }
 
 PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit) {
+  const bool profiled = is_profiled();
   std::optional<OpenRange> lookup;
-  if (is_profiled()) lookup.emplace("TorchDynamo Cache Lookup");
+  if (profiled) lookup.emplace("TorchDynamo Cache Lookup");
   for (size_t i = 0; i < record.entries.size(); ++i) {
     EntryPtr entry = record.entries[i];
     CapturedValues values(entry->guards()->slots);
@@ -194,9 +197,9 @@ PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject*
       SuspendedScope guards(thread_state());
       if (!evaluate(entry->guards(), evaluation)) continue;
     }
-    lookup.reset();
+    if (profiled) lookup.reset();
     hit = true;
-    return run_entry(region, record, i, entry, values.data(), function, view);
+    return run_entry(region, record, i, entry, values.data(), function, view, profiled);
   }
   hit = false;
   return nullptr;

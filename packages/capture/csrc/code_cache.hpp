@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -24,7 +25,7 @@ struct OutputPlan {
 struct Entry {
   int uses = 0;  // counted under the GIL
   bool once = false;  // dropped after the call that it was made for
-  int64_t number = 0;  // among the entries that its code has had
+  std::string number;  // `<frame>/<entry>`, as the handler gave it
   const void* owner = nullptr;  // the module whose method was compiled, by address alone
   Ref tree;
   Ref code;      // rewritten code whose parameters are all positional
@@ -70,23 +71,21 @@ struct CodeEntries {
   std::vector<const void*> limit_told;  // the owners whose limit was reached
   std::unordered_map<const void*, Py_ssize_t> left_alone;  // calls in a row for which the handler had nothing, by owner
   bool compiling = false;
-  int64_t number = -1;  // among the code objects of the process that have had entries
-  int64_t compiled = 0;  // entries so far
   bool has_once = false;  // whether an entry is to be dropped after the call that it was made for
 };
 
 using CodeTable = std::unordered_map<PyCodeObject*, std::unique_ptr<CodeEntries>>;
 
-// Read what the handler answered: ("code", tree, code, keep) or ("graph", tree, compiled, boxed, slots, outputs, keep).
+// Read what the handler answered: ("code", tree, code, keep, number) or ("graph", tree, compiled, boxed, slots, outputs, keep, number).
 EntryPtr parse_entry(PyObject* answer);
 
 // Try the entries in order. On a hit run it with the frame's values and set `hit`; the result is a new reference or NULL with an
 // exception. Without a hit the result is NULL and no exception is set.
 PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit);
 
-// Run an entry that fits, which comes to the front of its record.
+// Run an entry that fits, which comes to the front of its record; `profiled`: as a range of torch's profiler.
 PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values, PyFunctionObject* function,
-                    const FrameView& view);
+                    const FrameView& view, bool profiled);
 
 // Forget entries whose guards can never hold again.
 void drop_dead(CodeEntries& record);

@@ -29,7 +29,7 @@ OpenRange::OpenRange(const char* name) : guard_(at::RecordScope::FUNCTION) {
 OpenRange::OpenRange(const Region* region, const CodeEntries& record, const Entry& entry) : guard_(at::RecordScope::FUNCTION) {
   if (!guard_.isActive()) return;
   const auto* code = reinterpret_cast<const PyCodeObject*>(record.code.get());
-  std::string name = "Torch-Compiled Region: " + std::to_string(record.number) + "/" + std::to_string(entry.number);
+  std::string name = "Torch-Compiled Region: " + entry.number;
   const std::string label = text_of(region->label);
   if (!label.empty()) name += " " + label;
   const std::unordered_map<std::string, c10::IValue> facts{

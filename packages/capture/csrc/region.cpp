@@ -533,9 +533,6 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
         const bool once = PyTuple_GET_SIZE(answer.get()) == 2;
         EntryPtr entry = parse_entry(once ? PyTuple_GET_ITEM(answer.get(), 1) : answer.get());
         entry->owner = owner;
-        static int64_t numbered = 0;  // counted under the GIL
-        if (record.number < 0) record.number = numbered++;
-        entry->number = record.compiled++;
         entry->once = once;
         record.has_once |= once;
         record.left_alone.erase(owner);

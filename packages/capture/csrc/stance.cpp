@@ -1,6 +1,8 @@
 // The stance of the process: how regions are called under it, and how an entry is found.
 #include "stance.hpp"
 
+#include "ranges.hpp"
+
 #include <algorithm>
 
 #include "region.hpp"
@@ -100,7 +102,7 @@ PyObject* run_match(Region* region, CodeEntries& record, PyFunctionObject* funct
     if (!(all ? evaluate(entry->guards(), evaluation) : evaluate_differing(entry->guards(), evaluation))) return nullptr;
   }
   hit = true;
-  return run_entry(region, record, place, entry, values.data(), function, view);
+  return run_entry(region, record, place, entry, values.data(), function, view, is_profiled());
 }
 
 // set_stance(stance, differing_only, agree)

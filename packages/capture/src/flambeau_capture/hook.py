@@ -196,11 +196,11 @@ class _Handler:
             case RunCode() as answer:
                 _check_layout(frame.code, answer.code)
                 tree, _ = _checked_tree(frame, answer)
-                return "code", tree, flatten(answer.code), answer
+                return "code", tree, flatten(answer.code), answer, frame.compile_id
             case RunGraph() as answer:
                 tree, slots = _checked_tree(frame, answer)
                 boxed = bool(getattr(answer.compiled, "_boxed_call", False))
-                return "graph", tree, answer.compiled, boxed, slots, answer.outputs, answer
+                return "graph", tree, answer.compiled, boxed, slots, answer.outputs, answer, frame.compile_id
             case other:
                 raise TypeError(
                     f"a frame callback must answer RunGraph, RunCode, Skip, SkipAlways, Later or Once, not {other!r}"

@@ -111,7 +111,8 @@ def place_of(frame: FrameRecord) -> str:
 def _what(frame: FrameRecord) -> str:
     if frame.skipped:
         return f"Python: {frame.skipped}"
-    effects = f", {frame.effects} effects after it" if frame.effects else ""
+    many = "effect" if frame.effects == 1 else "effects"
+    effects = f", {frame.effects} {many} after it" if frame.effects else ""
     return f"graph {frame.graph}{effects}" if frame.graph is not None else f"nothing to compute{effects}"
 
 
