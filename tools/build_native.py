@@ -8,7 +8,8 @@ another path when a wheel is built (`hatch_build.py` of each package uses `build
     python tools/build_native.py --inplace --jobs 1         # one compiler at a time; by default one a core
 
 A module is rebuilt only where the content of its sources, the flags, the compiler, Python or torch changed; object files are kept
-in `packages/<name>/build/native`. torch is found without importing it.
+in `packages/<name>/build/native`. torch is found without importing it. `FLAMBEAU_NATIVE_FLAGS` is added to the flags of compiling and of linking: the session
+`sanitize` builds with it.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def shared_include(package: Path) -> Path:
 def make_job(package: Path, torch: Torch, compiler: str) -> Job:
     """Flags of one package."""
     include = torch.root / "include"
+    extra = tuple(os.environ.get("FLAMBEAU_NATIVE_FLAGS", "").split())
     flags = (
         "-std=c++20",
         "-O2",
@@ -116,12 +118,13 @@ def make_job(package: Path, torch: Torch, compiler: str) -> Job:
         str(include / "torch" / "csrc" / "api" / "include"),
         "-isystem",
         sysconfig.get_path("include"),
+        *extra,
     )
     lib = torch.root / "lib"
     # The OpenMP runtime must be the one torch loads, or two thread pools would fight over the cores.
     gomp = sorted(lib.glob("libgomp*.so*"))
     openmp = (str(gomp[0]),) if gomp else ("-lgomp",)
-    return Job(package, torch, compiler, flags, (f"-L{lib}", *(f"-l{name}" for name in LIBRARIES), *openmp))
+    return Job(package, torch, compiler, flags, (f"-L{lib}", *(f"-l{name}" for name in LIBRARIES), *openmp, *extra))
 
 
 def digest(*parts: bytes) -> str:

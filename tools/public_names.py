@@ -1,0 +1,105 @@
+"""The public names of the packages and their signatures, kept as text: `python tools/public_names.py` writes, `--check` compares.
+
+In: `__all__` of the packages' public modules. Out: `packages/<package>/public-names.txt`; with `--check` exit status 1 when one differs, so that no public name
+changes without a line in the changelog beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import enum
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Package -> its public modules.
+MODULES = {
+    "api": ("flambeau", "flambeau.compiler", "flambeau.errors"),
+    "autograd": ("flambeau_autograd",),
+    "capture": ("flambeau_capture",),
+    "inductor": ("flambeau_inductor",),
+    "runtime": ("flambeau_runtime",),
+}
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def _signature(value: Any) -> str:
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return "(...)"
+    return _ADDRESS.sub("", text)
+
+
+def _members(kind: type) -> Iterator[str]:
+    """Public attributes that the class itself defines."""
+    if issubclass(kind, enum.Enum):
+        yield from (f"{item.name} = {item.value!r}" for item in kind)
+        return
+    fields = [item.name for item in getattr(kind, "__attrs_attrs__", ())]
+    fields += [item.name for item in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+    yield from (name for name in fields if not name.startswith("_"))
+    for name, value in sorted(vars(kind).items()):
+        if name.startswith("_") or name in fields:
+            continue
+        if isinstance(value, property):
+            yield f"{name} (property)"
+        elif isinstance(value, classmethod | staticmethod):
+            yield f"{name}{_signature(getattr(kind, name))}"
+        elif inspect.isfunction(value):
+            yield f"{name}{_signature(value)}"
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if inspect.isclass(value):
+        bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)
+        called = "" if issubclass(value, BaseException) else _signature(value)
+        yield f"class {name}{f'({bases})' if bases else ''}{f': {called}' if called else ''}"
+        yield from (f"    {member}" for member in _members(value))
+    elif callable(value):
+        yield f"{name}{_signature(value)}"
+    elif inspect.ismodule(value):
+        yield f"{name} (module)"
+    elif name != "__version__":
+        yield f"{name}: {type(value).__name__}"
+
+
+def text_of(package: str) -> str:
+    """All public names of a package."""
+    lines = [
+        "# Written by tools/public_names.py. A change here is a change of what users rely on: say it in CHANGELOG.md."
+    ]
+    for module_name in MODULES[package]:
+        module = importlib.import_module(module_name)
+        lines += ["", f"[{module_name}]"]
+        for name in sorted(module.__all__):
+            lines += _lines(name, getattr(module, name))
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write or check the text of every package."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a text differs")
+    check = parser.parse_args().check
+    stale = []
+    for package in MODULES:
+        path, text = ROOT / "packages" / package / "public-names.txt", text_of(package)
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(path.relative_to(ROOT).as_posix())
+        if not check:
+            path.write_text(text)
+    if stale:
+        print(("differ from the code: " if check else "written: ") + ", ".join(stale), file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
