@@ -24,7 +24,8 @@ from flambeau.errors import InvalidOption, NotFinite, NotRecorded
 from flambeau.options import resolve
 from flambeau.records import ProgramRecord
 from flambeau.stages import resolve_stages
-from flambeau_inductor.autotune import asked, descent, questions
+from flambeau_inductor import pipeline
+from flambeau_inductor.autotune import asked, choice, descent, questions
 from flambeau_runtime import BuildError, Store, build_libraries, graphs
 from flambeau_runtime.artifact import Alloc, Call, Launch
 from tests.comparison import assert_same
@@ -228,6 +229,22 @@ def test_who_may_compute_convolutions(backends: str, who: str) -> None:
     assert asked.who_computes(stages.inductor, is_convolution=True) == who
     with pytest.raises(InvalidOption, match="ATEN, TRITON and CPP"):
         resolve(None, {"max_autotune_conv_backends": "CUTLASS"})
+
+
+@calls("options", "max_autotune_gemm_search_space")
+def test_how_many_tiles_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_of: list[int] = []
+
+    def answers(given: Any, config: Any, **how: Any) -> list[Any]:
+        asked_of.extend(len(question.ways) for question in given)
+        return [questions.UNKNOWN for _ in given]
+
+    monkeypatch.setattr(choice, "may_measure", lambda device, wanted: wanted)
+    monkeypatch.setattr(choice, "answers", answers)
+    monkeypatch.setattr(pipeline, "start_measuring", lambda inputs, config: None)
+    for space in ("DEFAULT", "EXHAUSTIVE"):
+        on_cuda(linear, *EVEN, max_autotune_gemm=True, max_autotune_gemm_search_space=space)
+    assert len(set(asked_of)) == 2 and asked_of[-1] > asked_of[0] == 8
 
 
 @calls("options", "prologue_fusion")
