@@ -101,7 +101,8 @@ def _measure(number: int, watched: WatchedGraph, found: Measured, backward: bool
     device = next((device_of(program.artifact) for program in watched.programs), _first_device(watched))
     trains = backward and watched.grad_enabled and any(program.kind == "backward" for program in watched.programs)
     what = f"graph {number}" + (", forward and backward" if trains else "")
-    eager = Run(lambda arguments: watched.eager(*arguments), watched, trains)
+    captured = watched.eager  # made once: its code may be compiled anew
+    eager = Run(lambda arguments: captured(*arguments), watched, trains)
     compiled = Run(watched.run, watched, trains)
     times = compare({"eager": eager, "compiled": compiled}, seconds=_SECONDS, device=device.type)
     found.speeds.append(Speed(what, times["eager"].median, times["compiled"].median))
