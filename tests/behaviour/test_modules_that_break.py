@@ -82,7 +82,7 @@ def test_modules_do_not_share_a_limit() -> None:
     torch.manual_seed(0)
     net = Net()
     records: list[Any] = []
-    compiled = make_region(net, run_as_it_is, observer=records.append, fail_on_recompile_limit=True, **BREAKING)
+    compiled = make_region(net, run_as_it_is, observer=records.append, fail_on_recompile_limit_hit=True, **BREAKING)
     x = torch.randn(64, 8)
     for _ in range(3):
         assert_same(compiled(x), net(x))

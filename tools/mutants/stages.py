@@ -112,10 +112,10 @@ STAGES = (
          "tests/behaviour/test_tensor_subclasses.py", "tests/behaviour/test_active_modes.py"),
     ),
     Stage(
-        "tracing", _below(_CAPTURE, "backend_call.py",
+        "tracing", _below(_CAPTURE, "backend_call.py", "breaks.py", "scopes.py", "lookaside/scopes.py", "lookaside/dimension_marks.py", "graph/dimension_marks.py", "interp/told.py",
                              "pipeline.py", "regions.py", "stance.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/fake_results.py", "graph/names.py", "graph/nodes.py", "rewrite/rounds.py",
                           "interp/exceptions.py", "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
-        (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py",
+        (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py", f"{_C}/test_marks.py", f"{_C}/test_scopes.py", f"{_C}/test_settings.py",
          *_PROGRAMS),
     ),
     Stage(

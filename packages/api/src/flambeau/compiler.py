@@ -9,7 +9,13 @@ from flambeau_capture import (
     allow_in_graph,
     assume_constant_result,
     disable,
+    disallow_in_graph,
+    dont_skip_tracing,
+    error_on_graph_break,
+    forbid_in_graph,
     graph_break,
+    keep_portable_guards_unsafe,
+    keep_tensor_guards_unsafe,
     mark_dynamic,
     mark_static,
     mark_unbacked,
@@ -17,7 +23,16 @@ from flambeau_capture import (
     nested_compile_region,
     on_compile_end,
     on_compile_start,
+    override_optimization_hint,
+    patch_dynamo_config,
     register_hook_for_recompile_user_context,
+    skip_all_guards_unsafe,
+    skip_frame,
+    skip_guard_on_all_nn_modules_unsafe,
+    skip_guard_on_globals_unsafe,
+    skip_guard_on_inbuilt_nn_modules_unsafe,
+    step_unsupported,
+    substitute_in_graph,
     wrap_numpy,
 )
 
@@ -57,12 +72,18 @@ __all__ = [
     "counters",
     "cudagraph_mark_step_begin",
     "disable",
+    "disallow_in_graph",
+    "dont_skip_tracing",
+    "error_on_graph_break",
+    "forbid_in_graph",
     "get_compilation_metrics",
     "get_default_backend",
     "graph_break",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "list_backends",
     "list_mode_options",
     "list_options",
@@ -77,6 +98,8 @@ __all__ = [
     "on_compile_start",
     "optimize",
     "optimize_assert",
+    "override_optimization_hint",
+    "patch_dynamo_config",
     "register_backend",
     "register_hook_for_recompile_user_context",
     "reset",
@@ -86,6 +109,23 @@ __all__ = [
     "set_default_backend",
     "set_enable_guard_collectives",
     "set_logs",
+    "set_recursion_limit",
     "set_stance",
+    "skip_all_guards_unsafe",
+    "skip_frame",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
+    "step_unsupported",
+    "substitute_in_graph",
     "wrap_numpy",
 ]
+
+
+def set_recursion_limit(limit: int) -> None:
+    """Let programs nest calls this deep while they are traced: Python's recursion limit then, where it is lower. Regions made from now on heed it.
+
+    Raises:
+        InvalidOption: for anything but a number that is at least 1.
+    """
+    config.recursion_limit = limit

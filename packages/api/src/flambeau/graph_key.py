@@ -222,7 +222,8 @@ def _size(size: Any) -> str:
     if node is None:
         return repr(size)
     ranges = node.shape_env.bound_sympy(node.expr) if node.shape_env is not None else ""
-    return f"{node.expr} hint={node.hint if node.has_hint() else None} in {ranges}"
+    told = getattr(node.shape_env, "var_to_hint_override", None)
+    return f"{node.expr} hint={node.hint if node.has_hint() else None} in {ranges}" + (f" told {told}" if told else "")
 
 
 def _global_state() -> str:

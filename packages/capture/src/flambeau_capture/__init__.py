@@ -10,6 +10,7 @@ Read next: `pipeline.py`.
 
 from __future__ import annotations
 
+from .breaks import graph_break, skip_frame, step_unsupported
 from .cache import forget_entries, live_regions, reset
 from .compile_hooks import (
     CompileEvent,
@@ -25,24 +26,42 @@ from .errors import (
     CompileCallbackError,
     CompileRefusedError,
     FlambeauCaptureError,
+    ForbiddenCallError,
     GraphBreakError,
     InternalError,
     OptionError,
     RecompileLimitError,
+    SideEffectError,
 )
 from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
+from .graph.dimension_marks import (
+    mark_dynamic,
+    mark_static,
+    mark_unbacked,
+    maybe_mark_dynamic,
+    override_optimization_hint,
+)
 from .graph.fake_mode import register_correction
 from .graph.names import hold_replaced
 from .graph.quiet import no_warnings
-from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+from .guard_filter import (
+    keep_portable_guards_unsafe,
+    keep_tensor_guards_unsafe,
+    skip_all_guards_unsafe,
+    skip_guard_on_all_nn_modules_unsafe,
+    skip_guard_on_globals_unsafe,
+    skip_guard_on_inbuilt_nn_modules_unsafe,
+)
 from .hook import Region, call_disabled
 from .marks import (
     allow_in_graph,
     assume_constant_result,
     disable,
-    graph_break,
+    disallow_in_graph,
+    forbid_in_graph,
     is_capturing,
     nested_compile_region,
+    substitute_in_graph,
     wrap_numpy,
 )
 from .modes import left_as_before
@@ -52,6 +71,7 @@ from .record import BreakRecord, CompileRecord
 from .refusal import NumbersRefused
 from .regions import make_region
 from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
+from .scopes import dont_skip_tracing, error_on_graph_break, patch_dynamo_config
 from .stance import NAMES as STANCES
 from .stance import Stance, agree_by, run_only, set_stance
 
@@ -66,6 +86,7 @@ __all__ = [
     "CompileRefusedError",
     "Config",
     "FlambeauCaptureError",
+    "ForbiddenCallError",
     "FrameInfo",
     "GraphBreakError",
     "InternalError",
@@ -75,6 +96,7 @@ __all__ = [
     "Region",
     "RunCode",
     "RunGraph",
+    "SideEffectError",
     "Skip",
     "SkipAlways",
     "Stance",
@@ -84,11 +106,17 @@ __all__ = [
     "call_disabled",
     "capture_frame",
     "disable",
+    "disallow_in_graph",
+    "dont_skip_tracing",
+    "error_on_graph_break",
+    "forbid_in_graph",
     "forget_callbacks",
     "forget_entries",
     "graph_break",
     "hold_replaced",
     "is_capturing",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "left_as_before",
     "live_regions",
     "make_region",
@@ -100,12 +128,21 @@ __all__ = [
     "no_warnings",
     "on_compile_end",
     "on_compile_start",
+    "override_optimization_hint",
+    "patch_dynamo_config",
     "raised_in_hook",
     "register_correction",
     "register_hook_for_recompile_user_context",
     "reset",
     "run_only",
     "set_stance",
+    "skip_all_guards_unsafe",
+    "skip_frame",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
+    "step_unsupported",
+    "substitute_in_graph",
     "unpatched",
     "with_marked_hooks",
     "wrap_numpy",

@@ -38,6 +38,13 @@ def remember(region: _C.Region) -> None:
         _regions.add(region)
 
 
+def entries_held(code: CodeType) -> int:
+    """How many entries all regions that live hold for a code object."""
+    with _lock:
+        live = list(_regions)
+    return sum(len(region.trees(code)) for region in live)
+
+
 def entries_of(region: _C.Region) -> tuple[EntryInfo, ...]:
     """All entries of a region, by code object, most recently used first."""
     return tuple(EntryInfo(code, tuple(tree.specs)) for code in region.codes() for tree in region.trees(code))

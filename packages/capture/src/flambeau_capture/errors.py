@@ -85,6 +85,20 @@ class CompileCallbackError(CaptureError, RuntimeError):
     hint = "such a function is told of a compile and has no say in it"
 
 
+class ForbiddenCallError(CaptureError, RuntimeError):
+    """Compiled code calls what is marked with `forbid_in_graph`."""
+
+    code = "FB110"
+    hint = "call it outside of the compiled function; where a graph break is enough, use disallow_in_graph"
+
+
+class SideEffectError(CaptureError, RuntimeError):
+    """Compiled code changes an object outside of it, and `side_effect_replay_policy` makes an error of that."""
+
+    code = "FB111"
+    hint = "return the value and store it outside of the compiled function, or set side_effect_replay_policy to 'warn'"
+
+
 class InternalError(FlambeauCaptureError, AssertionError):
     """A fault of ours: the message says which invariant broke."""
 

@@ -40,6 +40,8 @@ class FrameInfo:
     misses: list[str] = Factory(list)
     #: What traced the frame. These refer to themselves, and to objects of the program: see `let_go`.
     traces: list[Any] = Factory(list)
+    #: Names of settings that hold for the frame whatever scopes the program is in.
+    fixed: set[str] = Factory(set)
 
     def let_go(self) -> None:
         """Empty what traced the frame, once it is answered for: a generator of the program that waits inside of a `with` would otherwise be closed,

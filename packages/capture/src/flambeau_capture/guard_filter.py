@@ -1,4 +1,5 @@
-"""`guard_filter_fn`: the user's choice of the guards that an entry keeps, under the names that torch.compile gives them.
+"""`guard_filter_fn`: the user's choice of the guards that an entry keeps, under the names that torch.compile gives them; and the choices that
+`torch.compiler` has ready, under the same names.
 
 In: the specs of a traced frame, the frame, the user's callable. Out: the specs to check at every call.
 
@@ -17,12 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from attrs import frozen
 
+from .class_names import class_module
 from .errors import CaptureError
 from .frame import FrameInfo
 from .guards import spec as gs
-from .guards.paths import sources_of
+from .guards.paths import module_above, sources_of
 from .sources.source import Global, Local, Source, SourceError, resolve, root_of
 
 #: Names that programs written for torch.compile know, by the kind of guard here.
@@ -54,13 +57,14 @@ class GuardEntry:
 
     Attributes:
         name: what it is about, as text (`x.weight`, `G['scale']`); empty for a guard about several things or about torch's state.
-        guard_type: its kind, the name of a class in `flambeau_capture.guards.spec` (`"TensorMatch"`). A filter that was written for
-            torch.compile and compares kinds has to look at `derived_guard_types`.
+        guard_type: torch.compile's name for guards of this kind (`"TENSOR_MATCH"`).
         has_value: whether `value` is what the name stands for now.
         value: that object, else None.
         is_global: whether what it is about is reached through a global.
-        derived_guard_types: torch.compile's names for guards of this kind (`("TENSOR_MATCH",)`).
-        orig_guard: the spec itself.
+        derived_guard_types: every name that torch.compile has for what it checks (`("CONSTANT_MATCH", "EQUALS_MATCH")`).
+        orig_guard: the spec itself, of a class in `flambeau_capture.guards.spec`.
+        is_nn_module: whether it is about what a module holds.
+        is_inbuilt_nn_module: whether that module's class is torch's own.
     """
 
     name: str
@@ -70,6 +74,8 @@ class GuardEntry:
     is_global: bool
     derived_guard_types: tuple[str, ...]
     orig_guard: gs.GuardSpec
+    is_nn_module: bool = False
+    is_inbuilt_nn_module: bool = False
 
 
 GuardFilter = Callable[[Sequence[GuardEntry]], Sequence[bool]]
@@ -87,6 +93,7 @@ def filter_guards(specs: Sequence[gs.GuardSpec], choose: GuardFilter, info: Fram
         CaptureError: when `choose` raises, or what it returns is not one bool for each entry.
     """
     offered = [spec for spec in specs if not isinstance(spec, gs.ShapeExpression)]
+    choose = _READY.get(getattr(choose, "__name__", ""), choose) if _is_torchs(choose) else choose
     try:
         answers = choose([_entry(spec, info) for spec in offered])
     except Exception as error:
@@ -122,14 +129,18 @@ def _entry(spec: gs.GuardSpec, info: FrameInfo) -> GuardEntry:
             has_value = True
         except SourceError:
             pass  # the guard is about something that is not there
+    names = _KNOWN_AS.get(type(spec), (type(spec).__name__,))
+    module = None if source is None else module_above(source, info.locals, info.globals, info.builtins)
     return GuardEntry(
         "" if source is None else _name(source),
-        type(spec).__name__,
+        names[0],
         has_value,
         value,
         any(isinstance(root_of(found), Global) for found in sources_of(spec)),
-        _KNOWN_AS.get(type(spec), ()),
+        names,
         spec,
+        module is not None,
+        module is not None and class_module(type(module)).startswith(_INBUILT),
     )
 
 
@@ -137,3 +148,64 @@ def _name(source: Source) -> str:
     """The source's text; a local goes by its own name, as in the program."""
     root = root_of(source)
     return source.name.replace(root.name, root.variable, 1) if isinstance(root, Local) else source.name
+
+
+# the choices that are ready
+
+_INBUILT = ("torch.nn.", "torch.ao.nn.")
+
+
+def keep_portable_guards_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+    """Keep guards of torch's state and of tensors that are not reached through globals: what can be checked without Python."""
+    return [
+        entry.guard_type == "GLOBAL_STATE" or (entry.guard_type == "TENSOR_MATCH" and not entry.is_global)
+        for entry in guard_entries
+    ]
+
+
+def keep_tensor_guards_unsafe(guard_entries: Sequence[GuardEntry], keep_parameters: bool = False) -> list[bool]:
+    """Keep guards of tensors alone, of parameters only with `keep_parameters`."""
+    return [
+        entry.guard_type == "TENSOR_MATCH" and (keep_parameters or not isinstance(entry.value, torch.nn.Parameter))
+        for entry in guard_entries
+    ]
+
+
+def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+    """Drop guards of what modules of torch's own classes hold."""
+    return [not entry.is_inbuilt_nn_module for entry in guard_entries]
+
+
+def skip_guard_on_all_nn_modules_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+    """Drop guards of what modules hold."""
+    return [not entry.is_nn_module for entry in guard_entries]
+
+
+def skip_guard_on_globals_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+    """Drop guards of what is reached through globals."""
+    return [not entry.is_global for entry in guard_entries]
+
+
+def skip_all_guards_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+    """Drop every guard that may be dropped."""
+    return [False for _ in guard_entries]
+
+
+_READY: Mapping[str, GuardFilter] = MappingProxyType(
+    {
+        choose.__name__: choose
+        for choose in (
+            keep_portable_guards_unsafe,
+            keep_tensor_guards_unsafe,
+            skip_guard_on_inbuilt_nn_modules_unsafe,
+            skip_guard_on_all_nn_modules_unsafe,
+            skip_guard_on_globals_unsafe,
+            skip_all_guards_unsafe,
+        )
+    }
+)
+
+
+def _is_torchs(choose: GuardFilter) -> bool:
+    """Whether this is one of `torch.compiler`'s choices, which ask guards of torch's own classes."""
+    return getattr(choose, "__module__", None) == "torch.compiler"

@@ -33,6 +33,7 @@ from .guards.explain import GuardText, explain
 from .library import functools, weakref
 from .native import _C
 from .replaced_names import PutBack, are_as_imported
+from .scopes import leave_behind
 
 Region = _C.Region
 Disabled = _C.Disabled
@@ -160,14 +161,18 @@ class _Handler:
             replaced,
             compile_id=f"{number}/{len(trees)}",
         )
-        if trees:
+        over_limit = over_limit or self.is_over_all(code)
+        if trees or over_limit:
             self.tell_misses(frame, trees, over_limit)
         if over_limit:
             return None
         try:
             return self.entry_of(frame, trees)
         except Exception as error:
-            if isinstance(error, FlambeauError) and not isinstance(error, AssertionError):
+            expected = isinstance(error, FlambeauError) and not isinstance(error, AssertionError)
+            if expected or self.config.fullgraph or not self.config.suppress_errors:
+                leave_behind(f_locals)
+            if expected:
                 raise
             if self.config.fullgraph or not self.config.suppress_errors:
                 if isinstance(error, InternalError):
@@ -175,6 +180,11 @@ class _Handler:
                 raise InternalError(f"compiling {code.co_qualname} failed: {type(error).__name__}: {error}") from error
             warn_of_fault(code, error)
             return False
+
+    def is_over_all(self, code: CodeType) -> bool:
+        """Whether all regions together hold as many entries of a code object as they may."""
+        limit = self.config.accumulated_recompile_limit
+        return limit is not None and cache.entries_held(code) >= limit
 
     def entry_of(self, frame: FrameInfo, trees: tuple[_C.GuardTree, ...]) -> Any:
         """The callback's answer in native form, its guards built and checked."""
@@ -214,7 +224,7 @@ class _Handler:
         event = log.RECOMPILE_LIMIT if over_limit else log.RECOMPILE
         words = log.place_of(frame.code)
         if over_limit:
-            log.logger.warning(event, **words, limit=self.config.recompile_limit, reasons=reasons)
+            log.logger.warning(event, **words, limit=self.limit_of(frame.code), reasons=reasons)
         else:
             told = {"contexts": frame.contexts} if frame.contexts else {}
             log.logger.info(event, artifact="recompiles", **words, entries=len(trees), reasons=reasons, **told)
@@ -227,11 +237,15 @@ class _Handler:
             ),
         )
         listed = "".join(f"\n  - {reason}" for reason in reasons)
-        if over_limit and (self.config.fail_on_recompile_limit or self.config.fullgraph):
-            limit = self.config.recompile_limit
+        if over_limit and (self.config.fail_on_recompile_limit_hit or self.config.fullgraph):
+            limit = self.limit_of(frame.code)
             raise RecompileLimitError(f"{frame.code.co_qualname} reached its limit of {limit} compiled entries{listed}")
         if self.config.error_on_recompile:
             raise RecompileLimitError(f"{frame.code.co_qualname} would be compiled again{listed}")
+
+    def limit_of(self, code: CodeType) -> int | None:
+        """The limit that a code object has reached."""
+        return self.config.accumulated_recompile_limit if self.is_over_all(code) else self.config.recompile_limit
 
     def nested_too_deep(self, code: CodeType) -> None:
         """Called once a region, where its frames are nested so deep that they run in plain Python."""

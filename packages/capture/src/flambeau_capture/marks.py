@@ -1,11 +1,13 @@
-"""What users say about functions: `disable`, `allow_in_graph`, `nested_compile_region`, `assume_constant_result`, `graph_break`, and the question
-`is_capturing`.
+"""What users say about functions: `disable`, `allow_in_graph`, `disallow_in_graph`, `forbid_in_graph`, `substitute_in_graph`,
+`assume_constant_result`, `nested_compile_region`, and the question `is_capturing`.
 
 In: functions. Out: the same functions, marked; capture reads the marks when it meets a call. `wrap_numpy` makes of a function of arrays one of tensors.
+What asks for a break where it is called: `breaks.py`.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,12 @@ from torch.utils._pytree import tree_map_only
 
 from . import hook, replacements
 from .class_names import class_name
-from .library import functools
+from .library import copy, functools, inspect
+from .native import _C
 from .numpy_classes import ARRAY
 from .replacements import CONSTANT_MARK, replaces
 from .signals import GraphBreak
+from .torch_policy import Decision
 from .values.base import Value
 from .values.constants import ConstantValue
 
@@ -33,14 +37,153 @@ def allow_in_graph(function: Any) -> Any:
     return replacements.allow_in_graph(function)
 
 
-def disable(function: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Run `function` as it is whenever it is called, and with `recursive` everything that it calls."""
+def disallow_in_graph(function: Any) -> Any:
+    """Break the graph at calls of `function`, which would be nodes of it. A list is marked item by item.
+
+    Raises:
+        TypeError: for what cannot be called.
+        RuntimeError: for a function of the program's own, which is traced into: `disable` is for those.
+    """
+    if isinstance(function, (list, tuple)):
+        return [disallow_in_graph(item) for item in function]
+    _need_callable("disallow_in_graph", function)
+    if replacements.torch_decision(function) is Decision.INLINE and not replacements.is_torchs(function):
+        raise RuntimeError(
+            f"disallow_in_graph is for what becomes a node of a graph, and {function!r} does not: use disable"
+        )
+    return replacements.disallow_in_graph(function)
+
+
+def forbid_in_graph(function: Any) -> Any:
+    """Make it an error to call `function` in compiled code. A list is marked item by item.
+
+    Raises:
+        TypeError: for what cannot be called.
+    """
+    if isinstance(function, (list, tuple)):
+        return [forbid_in_graph(item) for item in function]
+    _need_callable("forbid_in_graph", function)
+    setattr(function, replacements.FORBID_MARK, True)
+    return function
+
+
+def substitute_in_graph(
+    original_fn: Callable[..., Any], *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[Any], Callable[..., Any]]:
+    """Decorate a Python function that is traced where `original_fn`, usually one written in C, is called in compiled code.
+
+    Args:
+        original_fn: what the program calls. In plain Python that is what runs, also where the decorated function is called.
+        can_constant_fold_through: the function is pure: where its arguments are known, `original_fn` is called while tracing.
+        skip_signature_check: do not compare the signatures.
+
+    Raises:
+        TypeError: where one of the two is no function, or their signatures differ.
+        ValueError: where `original_fn` has a substitute already.
+    """
+    if not isinstance(original_fn, replacements.FUNCTIONS):
+        raise TypeError(f"substitute_in_graph takes a function, not {class_name(type(original_fn))}")
+
+    def register(function: Any) -> Callable[..., Any]:
+        if not isinstance(function, types.FunctionType):
+            raise TypeError(f"a substitute is a Python function, not {class_name(type(function))}")
+        if not skip_signature_check:
+            _refuse_other_signature(original_fn, function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return original_fn(*args, **kwargs)
+
+        found = replacements.Substitute(original_fn, function, can_constant_fold_through)
+        replacements.substitute(original_fn, found, call)
+        return call
+
+    return register
+
+
+def _refuse_other_signature(original: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """Raise TypeError where two functions do not take the same; one that takes anything, or does not tell, takes the same."""
+    try:
+        known = inspect.signature(original)
+    except ValueError:
+        return
+    given = inspect.signature(function)
+    if _takes(known) != _takes(given) and _ANYTHING not in (_takes(known), _takes(given)):
+        raise TypeError(f"{function!r} takes {given}, and {original!r} takes {known}")
+
+
+def _takes(signature: inspect.Signature) -> tuple[Any, ...]:
+    parameters = signature.parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        tuple(parameter.name for parameter in parameters if parameter.kind in positional),
+        {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY},
+        {parameter.name: parameter.default for parameter in parameters if parameter.kind not in _MANY},
+    )
+
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_ANYTHING: tuple[Any, ...] = ((), set(), {})
+
+
+def _need_callable(name: str, function: Any) -> None:
+    if not callable(function):
+        raise TypeError(f"{name} takes what can be called, not {class_name(type(function))}")
+
+
+class Disabling:
+    """What `disable()` gives without a function: a decorator, and a context manager in whose block nothing is captured."""
+
+    def __init__(self, recursive: bool, reason: str | None) -> None:
+        self.recursive = recursive
+        self.reason = reason
+        self._before: list[bool] = []
+
+    def __call__(self, function: Any) -> Any:
+        return disable(function, self.recursive, reason=self.reason)
+
+    def __enter__(self) -> None:
+        self._before.append(_C.set_suspended(True))
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        _C.set_suspended(self._before.pop())
+
+
+def disable(function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Run `function` as it is whenever it is called, and with `recursive` everything that it calls.
+
+    Args:
+        function: a function or another object that can be called; a module, of which a copy that shares its state comes back; a class,
+            whose instances are made and called as they are from then on; None for a decorator that is a context manager as well.
+        recursive: whether what it calls runs as it is, too.
+        reason: what a graph break says.
+
+    Raises:
+        TypeError: for what cannot be called.
+    """
     if function is None:
-        return functools.partial(disable, recursive=recursive, reason=reason)
-    replacements.disable(function)
-    made = hook.call_disabled(function, recursive=recursive)
-    replacements.disable(made)
-    return made
+        return Disabling(recursive, reason)
+    _need_callable("disable", function)
+    if isinstance(function, type):
+        names = (
+            ("__init__", "__call__", "_call_impl")
+            if issubclass(function, torch.nn.Module)
+            else ("__init__", "__call__")
+        )
+        for name in names:
+            if isinstance(found := getattr(function, name, None), types.FunctionType):
+                setattr(function, name, disable(found, recursive, reason=reason))
+        return function
+    if isinstance(function, torch.nn.Module):
+        made = copy.copy(function)
+        made.forward = disable(function.forward, recursive, reason=reason)
+        return made
+    if isinstance(function, hook.Region):
+        return disable(function.callable, recursive, reason=reason)
+    replacements.disable(function, reason or "")
+    wrapper = hook.call_disabled(function, recursive=recursive)
+    replacements.disable(wrapper, reason or "")
+    return wrapper
 
 
 def assume_constant_result(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,10 +214,6 @@ def _call_region(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     return function(*args, **kwargs)
 
 
-def graph_break(message: str = "") -> None:
-    """End the graph here; does nothing outside capture."""
-
-
 def is_capturing() -> bool:
     """Whether the code that asks is being captured."""
     return False
@@ -93,9 +232,11 @@ def wrap_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrap
 
 
-@replaces(graph_break)
-def _break_here(t: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    raise GraphBreak("user-requested", "graph_break() was called")
+@replaces(Disabling.__enter__)
+def _stop_here(t: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    told = args[0].realise(t)
+    reason = getattr(told.real(), "reason", None) or "a block in which nothing is captured"
+    raise GraphBreak("disabled-function", reason, whole=True)
 
 
 @replaces(is_capturing)

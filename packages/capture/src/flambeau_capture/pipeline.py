@@ -19,17 +19,18 @@ from attrs import evolve, frozen
 from . import hook, log
 from .aliasing import history_guards, object_guards, refuse_resized, refuse_writes, tensor_guards
 from .backend_call import call_backend
+from .breaks import STEP_UNSUPPORTED
 from .captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .class_names import class_name
 from .config import Config
 from .cut import computes, goes_over_tensors, handles_groups, loops_around, place_to_cut, step_back, stores_data_later
-from .effects.describe import effects_text
+from .effects.describe import effects_text, tell_of_changes
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.describe import symbols_text
 from .graph.dynamics import Dynamics
 from .graph.shapes import check_marks, open_conditions, shape_guards
 from .graph.trials import BEYOND_MEMORY
-from .guard_filter import filter_guards
+from .guard_filter import filter_guards, skip_guard_on_all_nn_modules_unsafe
 from .guards.check import holds
 from .guards.explain import explain
 from .guards.spec import GuardSpec, IdentityIs
@@ -45,6 +46,7 @@ from .modes import (
     restored_modes,
 )
 from .patches import unpatched
+from .policy import leave_rest
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
 from .refusal import CannotCapture, NumbersRefused, TraceAnew, refuse_fullgraph
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
     from types import CodeType
 
 Backend = Callable[..., Any]
-_RECURSION = 20_000
 _RAISES = ("uncaught-exception", "operator-error")
 """Breaks at which the program itself raises: with `fullgraph` too, the exception is its own, from plain Python (a call that then returns
 without having run anything that was compiled is an error: `hook.py:nothing_ran`)."""
@@ -107,7 +108,7 @@ def capture_frame(
     """The answer for a frame. Raises CaptureError when `fullgraph` is asked for and impossible, or the backend fails."""
     started = time.perf_counter()
     try:
-        with _tracing():
+        with _tracing(config.recursion_limit):
             traced = trace_frame(info, config, dynamics)
         _refuse_open_sizes(info, traced.tracer)
     except TraceAnew:
@@ -116,6 +117,9 @@ def capture_frame(
         return _round_by_round(info, error, config, started, observer)
     except CannotCapture as error:
         return _left_out(info, error, config, started, observer)
+    tell_of_changes(traced.result, config, info.code)
+    if not config.guard_nn_modules:
+        traced = evolve(traced, guards=filter_guards(traced.guards, skip_guard_on_all_nn_modules_unsafe, info))
     if config.guard_filter_fn is not None:
         traced = evolve(traced, guards=filter_guards(traced.guards, config.guard_filter_fn, info))
     result = traced.result
@@ -130,6 +134,7 @@ def capture_frame(
             compiled = call_backend(backend, traced.tracer.graph, result)
         except NumbersRefused:
             settings = evolve(config, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False)
+            info.fixed.update(("capture_scalar_outputs", "capture_dynamic_output_shape_ops"))
             return capture_frame(info, backend=backend, config=settings, dynamics=dynamics, observer=observer)
         result = evolve(result, caught=result.graph.meta.get("starts_anew", False))
     # Only now: a backend may assume more about sizes than tracing did.
@@ -142,6 +147,8 @@ def capture_frame(
     backend_seconds = time.perf_counter() - before_backend
     try:
         code = assemble(info, result, compiled)
+        if traced.broken is not None and traced.broken.code == STEP_UNSUPPORTED:
+            leave_rest(code)
     except CannotResume as error:
         reason = GraphBreak(
             traced.broken.code if traced.broken else "cannot-rebuild",
@@ -167,7 +174,7 @@ def _left_out(
 ) -> Answer:
     """The answer for a frame that plain Python runs. Of a module's call nothing is told: `forward` is looked at next, and tells."""
     if error.reason.code not in _RAISES:
-        refuse_fullgraph(error.reason, config)
+        refuse_fullgraph(error.reason, info.traces[-1].config if info.traces else config)
     if info.code is hook.MODULE_CALL:
         return SkipAlways() if error.always else Skip(raises=error.reason.code in _RAISES)
     _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
@@ -252,7 +259,7 @@ def _step_to_cut_at(info: FrameInfo, tracer: Tracer, broken: GraphBreak) -> int:
     """A step of the root frame. Raises `CannotCapture` for one that is left to plain Python."""
     config = tracer.config
     if broken.code in _RAISES and (
-        config.fullgraph or any(words in broken.message for words in (*_OF_HISTORY, BEYOND_MEMORY))
+        config.refuses_breaks or any(words in broken.message for words in (*_OF_HISTORY, BEYOND_MEMORY))
     ):
         raise CannotCapture(broken, always=False)
     if broken.code in _RAISES and tracer.told_compiling:
@@ -386,9 +393,9 @@ def _needed_locals(code: CodeType, exit: Break) -> Iterable[str]:
 
 
 @contextmanager
-def _tracing() -> Iterator[None]:
+def _tracing(at_least: int) -> Iterator[None]:
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _RECURSION))
+    sys.setrecursionlimit(max(limit, at_least))
     try:
         yield
     finally:
@@ -489,7 +496,7 @@ def _tell(original: CodeType, code: CodeType, traced: Traced, *, direct: bool) -
     if builder.shape_env is not None and builder.shape_env.var_to_range:
         symbols = log.Text(lambda: symbols_text(builder, traced.tracer.wrapper.dynamics))
         log.logger.debug(log.DYNAMIC, artifact="dynamic", **where, symbols=symbols)
-    if result.effects:
+    if result.effects and traced.tracer.config.side_effect_replay_policy != "silent":
         effects = log.Text(lambda: effects_text(result.effects, result.outputs) + "\n")
         log.logger.debug(log.SIDE_EFFECTS, artifact="side_effects", **where, effects=effects)
     log.logger.debug(

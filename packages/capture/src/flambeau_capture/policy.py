@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Final
 
-from .library import functools
+from .library import functools, weakref
 
 
 class Decision(Enum):
@@ -88,13 +88,31 @@ _HOOKS: Final = frozenset(
 """Methods that Python calls behind an expression, once for every name or object: each would need an entry. Functions they call are captured."""
 
 
-_TAKES_TENSORS: Final = "wrap_numpy.<locals>.wrap"
-"""A function of arrays made one of tensors, by torch or by us: what it calls is the user's."""
+_WRAPPERS: Final = (
+    "wrap_numpy.<locals>.wrap",
+    "Scope.__call__.<locals>.scoped",
+    "nested_compile_region.<locals>.call",
+    "nonstrict_trace.<locals>.call",
+    "leaf_function.<locals>.call",
+    "substitute_in_graph.<locals>.register.<locals>.call",
+    "wrap_dunder_call_ctx_manager.<locals>.inner",
+)
+"""What torch or we make of a function of the user's that it calls: traced as that is."""
+
+
+_LEFT: weakref.WeakSet[CodeType] = weakref.WeakSet()
+
+
+def leave_rest(code: CodeType) -> None:
+    """Have the resume functions that rewritten code calls run in plain Python from now on."""
+    _LEFT.update(part for part in code.co_consts if isinstance(part, CodeType) and ".resume_at_" in part.co_qualname)
 
 
 def decide(code: CodeType) -> Decision:
     """What to do with a frame of this code as a root."""
-    if code.co_qualname == _TAKES_TENSORS and owner_of(code.co_filename) in (Owner.TORCH, Owner.FLAMBEAU):
+    if code in _LEFT:
+        return Decision.SKIP
+    if code.co_qualname in _WRAPPERS and owner_of(code.co_filename) in (Owner.TORCH, Owner.FLAMBEAU):
         return Decision.TRACE
     if code.co_name in _PARTS or code.co_name in _HOOKS:
         return Decision.SKIP

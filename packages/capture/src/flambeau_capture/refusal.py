@@ -7,6 +7,11 @@ from .errors import GraphBreakError, UserPosition
 from .reasons import describe
 from .signals import GraphBreak
 
+_WHERE = {
+    True: "the frame cannot be captured as one graph",
+    False: "the graph breaks where error_on_graph_break is set",
+}
+
 
 class CannotCapture(Exception):
     """The frame is left to plain Python, for good or (`always=False`) for this call; the break says why.
@@ -30,8 +35,8 @@ class NumbersRefused(Exception):
 
 
 def refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
-    """Raise the break as `GraphBreakError`, with the user's line, where the configuration asks for one graph."""
-    if not config.fullgraph:
+    """Raise the break as `GraphBreakError`, with the user's line, where the configuration makes an error of it."""
+    if not config.refuses_breaks:
         return
     reason = describe(broken.code)
     at = broken.position
@@ -47,7 +52,7 @@ def refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
             )
         )
     raise GraphBreakError(
-        f"the frame cannot be captured as one graph [{broken.code}]: {reason.explanation}: {broken.message}",
+        f"{_WHERE[config.fullgraph]} [{broken.code}]: {reason.explanation}: {broken.message}",
         hint=broken.hint or reason.hint,
         positions=positions,
     ) from broken

@@ -22,7 +22,7 @@ from .errors import CompileRefusedError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
 from .graph.dynamics import Dynamics
 from .graph.quiet import quiet_fakes
-from .library import inspect, threading
+from .library import gc, inspect, threading
 from .modes import node_hooks_set_aside
 from .pipeline import Backend, capture_frame, trace_frame
 from .policy import Decision, decide
@@ -57,6 +57,8 @@ def make_region(
     settings = config if config is not None else Config.from_environment()
     if options:
         settings = evolve(settings, **options)
+    if settings.fullgraph:  # nothing could be left to plain Python
+        settings = evolve(settings, capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
     return hook.make_region(function, _Callback(backend, settings, observer), settings, label)
 
 
@@ -125,6 +127,8 @@ class _Callback:
             return SkipAlways()
         finally:
             info.let_go()
+            if self.config.run_gc_after_compile:
+                gc.collect()
 
     def _captured(self, info: FrameInfo, backend: Backend) -> Answer:
         dynamics = self.dynamics.setdefault(info.code, Dynamics())

@@ -6,13 +6,15 @@ In: `@replaces(callable, ...)` on a function `(tracer, args, kwargs) -> Value`; 
 
 from __future__ import annotations
 
+import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from attrs import frozen
 
 from .class_names import module_name, name_of
-from .errors import InternalError
+from .errors import ForbiddenCallError, InternalError
 from .signals import GraphBreak
 from .signatures import fit, signature_of
 from .torch_policy import Decision, classify
@@ -29,17 +31,32 @@ DISABLE_MARK = "_flambeau_disable"
 """Attribute of a function that is never traced: calling it breaks the graph; the value is the user's reason or True."""
 ALLOW_MARK = "_flambeau_allow_in_graph"
 """Attribute of a function that becomes one node."""
-BREAK_MARK = "_flambeau_graph_break"
-"""Attribute of the function that asks for a graph break."""
+FORBID_MARK = "_dynamo_forbidden"
+"""Attribute of a function that may not be called in compiled code, as torch's `forbid_in_graph` gives it to one."""
 CONSTANT_MARK = "_dynamo_marked_constant"
 """Attribute that `torch.compiler.assume_constant_result` gives to a function; libraries set it themselves, so as not to import torch."""
+
+#: Kinds of functions, in Python and in C, that may have a substitute.
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+@frozen(eq=False)
+class Substitute:
+    """`function` is traced where `original` is called; with `folds`, `original` is called where all arguments are known."""
+
+    original: Any
+    function: types.FunctionType
+    folds: bool
+
 
 _BY_ID: dict[int, tuple[Any, Replacement]] = {}
 _BY_CLASS: dict[tuple[type, str], Replacement] = {}
 _AS_GIVEN: set[int] = set()
 _WRAPPERS: dict[types.CodeType, WrapperReplacement] = {}
 _ALLOWED: dict[int, Any] = {}
-_DISABLED: dict[int, Any] = {}
+_DISABLED: dict[int, tuple[Any, str]] = {}
+_DISALLOWED: dict[int, Any] = {}
+_SUBSTITUTES: dict[int, tuple[Any, Substitute]] = {}
 _IMPURE: dict[int, Any] = {}
 _LATER: dict[str, Callable[[], None]] = {}
 
@@ -155,14 +172,48 @@ def is_impure(function: Any) -> bool:
 
 def allow_in_graph(function: Any) -> Any:
     """Make calls of `function` one node in the graph."""
+    _DISALLOWED.pop(id(function), None)
     _ALLOWED[id(function)] = function
     return function
 
 
-def disable(function: Any) -> Any:
-    """Make calls of `function` break the graph."""
-    _DISABLED[id(function)] = function
+def disallow_in_graph(function: Any) -> Any:
+    """Make calls of `function` break the graph, which would be nodes of it."""
+    _ALLOWED.pop(id(function), None)
+    _DISALLOWED[id(function)] = function
     return function
+
+
+def disable(function: Any, reason: str = "") -> Any:
+    """Make calls of `function` break the graph."""
+    _DISABLED[id(function)] = function, reason
+    return function
+
+
+def substitute(original: Any, substitute: Substitute, *others: Any) -> None:
+    """Trace another function where `original`, or one of the `others`, is called. Raises ValueError where it has one already."""
+    if id(original) in _SUBSTITUTES:
+        raise ValueError(f"{original!r} has a substitute already: {_SUBSTITUTES[id(original)][1].function!r}")
+    for one in (original, *others):
+        _SUBSTITUTES[id(one)] = one, substitute  # kept: another function may get the identity of one that is gone
+
+
+def substitute_of(function: Any) -> Substitute | None:
+    """What is traced in the place of a function, as the program says."""
+    if _SUBSTITUTES and (found := _SUBSTITUTES.get(id(function))) is not None:
+        return found[1]
+    handlers = sys.modules.get("torch._dynamo.variables.functions")  # of a program that told torch's own compiler
+    if handlers is None or not isinstance(function, FUNCTIONS):
+        return None
+    wrapped = handlers.PolyfilledFunctionVariable._get_polyfill_handlers().get(function)
+    traced = getattr(wrapped, "__torch_dynamo_polyfill__", None)
+    if traced is None or _is_in_torch(traced):
+        return None  # what torch has registered for itself
+    return Substitute(wrapped.__torch_dynamo_original__, traced, wrapped.__torch_dynamo_can_constant_fold_through__)
+
+
+def _is_in_torch(function: Any) -> bool:
+    return str(module_name(function)).partition(".")[0] == "torch"
 
 
 def is_the_peers_bookkeeping(function: Any) -> bool:
@@ -181,19 +232,43 @@ def behind_the_peers_mark(function: Any) -> Any:
     module = module_name(original) or ""
     if module.partition(".")[0] == "torch":
         return original if module.startswith("torch.optim.") else None
-    raise GraphBreak("disabled-function", f"{getattr(original, '__qualname__', function)} is marked with disable")
+    refuse_disabled(original or function, getattr(function, "_torchdynamo_disable_msg", None) or "")
 
 
 def refuse_marked(function: Any) -> None:
-    """Break the graph at a function that a user marked."""
-    if id(function) in _DISABLED or getattr(function, DISABLE_MARK, False):
-        raise GraphBreak("disabled-function", f"{getattr(function, '__qualname__', function)} is marked with disable")
-    if getattr(function, BREAK_MARK, False):
-        raise GraphBreak("user-requested", "graph_break() was called")
+    """Break the graph at a function that a user marked, or raise `ForbiddenCallError`."""
+    found = _DISABLED.get(id(function))
+    if found is not None:
+        refuse_disabled(*found)
+    if getattr(function, DISABLE_MARK, False):
+        refuse_disabled(function, "")
+    if id(function) in _DISALLOWED or _is_told_peer("_disallowed_callable_ids", function):
+        raise GraphBreak("disallowed-function", f"{name_of(function)} is marked with disallow_in_graph")
+    if getattr(function, FORBID_MARK, False):
+        raise ForbiddenCallError(f"{name_of(function)} is called, which is marked with forbid_in_graph")
+
+
+def refuse_disabled(function: Any, reason: str) -> NoReturn:
+    """Break the graph at a function that is marked with `disable`."""
+    text = f"{getattr(function, '__qualname__', function)} is marked with disable"
+    raise GraphBreak("disabled-function", f"{text}: {reason}" if reason else text)
+
+
+def _is_told_peer(table: str, function: Any) -> bool:
+    """Whether the program told torch's own compiler something about a function of its own, or of torch's operators."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    return rules is not None and id(function) in getattr(rules, table, ())
+
+
+def is_allowed(function: Any) -> bool:
+    """Whether the program has calls of something be one node of the graph."""
+    return (
+        id(function) in _ALLOWED
+        or getattr(function, ALLOW_MARK, False) is True
+        or _is_told_peer("_allowed_callable_ids", function)
+    )
 
 
 def torch_decision(function: Any) -> Decision:
     """What to do with a callable that has no replacement."""
-    if id(function) in _ALLOWED or getattr(function, ALLOW_MARK, False) is True:
-        return Decision.ALWAYS_RECORD
-    return classify(function)
+    return Decision.ALWAYS_RECORD if is_allowed(function) else classify(function)

@@ -121,7 +121,7 @@ def test_guards_choose_between_entries_and_the_limit_falls_back_to_eager():
     ]
     assert [region(i)[0] for i in (2, 1, 0, 3)] == ["compiled", "compiled", "compiled", "eager"]
     assert calls == [(0, 0), (1, 1), (2, 2)]
-    strict = make_region(f, callback, Config(recompile_limit=1, fail_on_recompile_limit=True))
+    strict = make_region(f, callback, Config(recompile_limit=1, fail_on_recompile_limit_hit=True))
     strict(0)
     with pytest.raises(RecompileLimitError, match="expected 0, actual 1"):
         strict(1)

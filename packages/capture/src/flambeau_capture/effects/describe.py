@@ -5,18 +5,23 @@ In: the effects of a frame and the outputs of its graph. Out: one line of Python
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from types import CodeType
 
 from ..captured import (
     CallFunction,
     DeleteAttribute,
     DeleteGlobal,
     Effect,
+    FrameResult,
     ReplaceItems,
     SetAttribute,
     SetCell,
     SetGlobal,
 )
+from ..config import Config
+from ..errors import SideEffectError
 from ..sources.source import Pinned
 from ..values.base import Value
 from ..values.lazy import LazyValue
@@ -26,6 +31,19 @@ def effects_text(effects: Sequence[Effect], outputs: Sequence[Value]) -> str:
     """Every effect, one a line; `outputs` are the values that the graph returns."""
     results = {id(value): index for index, value in enumerate(outputs)}
     return "\n".join(_effect(effect, results) for effect in effects)
+
+
+def tell_of_changes(result: FrameResult, config: Config, code: CodeType) -> None:
+    """Warn of changes to objects outside of a frame, or raise `SideEffectError`, as `side_effect_replay_policy` says."""
+    policy = config.side_effect_replay_policy
+    changes = [effect for effect in result.effects if not isinstance(effect, CallFunction)]
+    if not changes or policy not in ("warn", "error"):
+        return
+    text = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) changes objects outside of it:\n"
+    text += effects_text(changes, result.outputs)
+    if policy == "error":
+        raise SideEffectError(text)
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _effect(effect: Effect, results: dict[int, int]) -> str:

@@ -23,6 +23,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_leaves
 
 from ..errors import InternalError
+from ..library import dataclasses
 from ..patches import patches, unpatched
 from ..signals import GraphBreak, TensorsAsNumbers
 from .assumptions import Assumptions, End, is_checkable
@@ -82,6 +83,8 @@ class GraphBuilder:
         self.symbol_sources: dict[str, Source] = {}
         #: How many sizes of inputs have no example.
         self.open_inputs = 0
+        #: Unbacked sizes that the program says are one, by the name that it gives them.
+        self.sizes_by_name: dict[str, torch.SymInt] = {}
         #: Names of symbols for integers of the caller's that are unusually large.
         self.large_symbols: set[str] = set()
         self.guard_positions: list[tuple[str, int, str] | None] = []
@@ -140,6 +143,16 @@ class GraphBuilder:
                 )
             self.fake_mode.static_shapes = False
         return self.fake_mode.shape_env
+
+    def follow(self, config: Config) -> None:
+        """Other settings from here on."""
+        self.config = config
+        if self.shape_env is not None:
+            self.shape_env.settings = dataclasses.replace(
+                self.shape_env.settings,
+                allow_scalar_outputs=config.capture_scalar_outputs,
+                allow_dynamic_output_shape_ops=config.capture_dynamic_output_shape_ops,
+            )
 
     # inputs
 

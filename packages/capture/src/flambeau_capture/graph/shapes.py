@@ -18,63 +18,12 @@ from ..guards.spec import ShapeExpression
 from ..library import itertools, math
 from ..signals import GraphBreak
 from ..sources.source import Source, TensorOffset, TensorSize, TensorStride
+from .dimension_marks import Mark, marks_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from .builder import GraphBuilder
-
-MARKS = "_flambeau_dynamic_dims"
-"""Attribute of a marked tensor: dict dim -> Mark."""
-
-
-class Mark:
-    """What a user said about one dimension: kind is `dynamic`, `maybe`, `static` or `unbacked`."""
-
-    __slots__ = ("kind", "max", "min")
-
-    def __init__(self, kind: str, min: int | None = None, max: int | None = None) -> None:
-        self.kind = kind
-        self.min = min
-        self.max = max
-
-
-def _mark(t: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None, mark: Mark) -> None:
-    if dim is None:
-        dim = tuple(range(t.ndim))
-    for d in (dim,) if isinstance(dim, int) else dim:
-        if not -t.ndim <= d < t.ndim:
-            raise IndexError(f"dimension {d} of a tensor with {t.ndim} dimensions")
-        if MARKS not in t.__dict__:
-            setattr(t, MARKS, {})
-        getattr(t, MARKS)[d % t.ndim] = mark
-
-
-def mark_dynamic(
-    t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None
-) -> None:
-    """Make dimension(s) `dim` of `t` symbolic from the first compile; specialising one later is an error."""
-    _mark(t, dim, Mark("dynamic", min, max))
-
-
-def maybe_mark_dynamic(t: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> None:
-    """Like `mark_dynamic`, but the program may specialise the dimension."""
-    _mark(t, dim, Mark("maybe"))
-
-
-def mark_static(t: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
-    """Never make dimension(s) `dim` of `t` symbolic (all of them for None)."""
-    _mark(t, dim, Mark("static"))
-
-
-def mark_unbacked(
-    t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None
-) -> None:
-    """Make dimension(s) `dim` of `t` symbolic with no example value: nothing can be specialised, 0 and 1 included."""
-    _mark(t, dim, Mark("unbacked", min, max))
-
-
-def marks_of(t: torch.Tensor) -> dict[int, Mark]:
-    """The marks on `t`."""
-    return getattr(t, MARKS, {})
 
 
 class _SymbolSource(torch._guards.Source):
@@ -115,10 +64,9 @@ def symbol_source(source: Source) -> torch._guards.Source:
 
 
 def dynamic_dims_for(
-    tensor: torch.Tensor, dynamic: bool | None, changed: frozenset[int]
+    tensor: torch.Tensor, dynamic: bool | None, changed: frozenset[int], marks: Mapping[int, Mark]
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Which dimensions of a new input are symbolic, and which of these have no example value."""
-    marks = marks_of(tensor)
     symbolic: set[int] = set()
     unbacked: set[int] = set()
     for dim, size in enumerate(tensor.shape):
@@ -258,7 +206,12 @@ def _new_symbol(builder: GraphBuilder, env: Any, value: Any, source: Source, *, 
 
 
 def fake_of(
-    builder: GraphBuilder, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int]
+    builder: GraphBuilder,
+    tensor: torch.Tensor,
+    source: Source,
+    dynamic_dims: frozenset[int],
+    unbacked: frozenset[int],
+    marks: Mapping[int, Mark],
 ) -> FakeTensor:
     """A fake tensor like `tensor`, whose dimensions in `dynamic_dims` (or `unbacked`) are fresh symbols.
 
@@ -272,9 +225,11 @@ def fake_of(
         sizes[dim] = symint = builder.need_shape_env().create_unbacked_symint(symbol_source(TensorSize(source, dim)))
         builder.symbol_sources[str(symint.node.expr)] = TensorSize(source, dim)
         builder.open_inputs += 1
+        if (mark := marks.get(dim)) is not None and mark.shape_id is not None:
+            torch._check(symint == builder.sizes_by_name.setdefault(mark.shape_id, symint))
     if dynamic_dims or unbacked:
         strides = _symbolic_strides(builder, tensor, sizes, source)
-    _constrain(builder, tensor, sizes, source)
+    _constrain(builder, tensor, sizes, source, marks)
     # Asked outside of the mode: for a view of what was written since, autograd takes the real view anew to answer.
     writable = tensor.requires_grad and _may_be_written(tensor)
     with builder.fake_mode, torch.no_grad():
@@ -364,8 +319,10 @@ def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[A
     return strides
 
 
-def _constrain(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], source: Source) -> None:
-    for dim, mark in marks_of(tensor).items():
+def _constrain(
+    builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], source: Source, marks: Mapping[int, Mark]
+) -> None:
+    for dim, mark in marks.items():
         size = tensor.shape[dim]
         if (mark.min is not None and size < mark.min) or (mark.max is not None and size > mark.max):
             raise DynamicShapeError(
@@ -378,7 +335,20 @@ def _constrain(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], so
                 torch._check(sizes[dim] >= mark.min)
             if mark.max is not None:
                 torch._check(sizes[dim] <= mark.max)
+            if mark.hint is not None:
+                builder.need_shape_env().var_to_hint_override[sizes[dim].node.expr] = mark.hint
+            for condition in mark.conditions:
+                _decide_by(builder, condition, sizes[dim], size)
     builder.note_guards()
+
+
+def _decide_by(builder: GraphBuilder, condition: Callable[[Any], Any], symint: torch.SymInt, size: int) -> None:
+    """Have the code that is compiled know whether sizes meet a condition, which becomes a guard; without an example value it is looked at itself."""
+    if symint.node.has_hint():
+        builder.decide(condition(symint))
+        return
+    holds = condition(symint)
+    torch._check(holds if condition(size) else torch.sym_not(holds))
 
 
 def shape_guards(builder: GraphBuilder) -> tuple[ShapeExpression, ...]:
@@ -463,7 +433,8 @@ def check_marks(tensors: list[tuple[torch.Tensor, FakeTensor, Source]]) -> None:
         for dim, mark in marks_of(tensor).items():
             size = fake.shape[dim]
             fixed = not isinstance(size, torch.SymInt) or size.node.maybe_as_int() is not None
-            if mark.kind in ("dynamic", "unbacked") and fixed and tensor.shape[dim] > 1:
+            asked = any(condition(tensor.shape[dim]) for condition in mark.conditions)
+            if mark.kind in ("dynamic", "unbacked") and mark.strict and fixed and not asked and tensor.shape[dim] > 1:
                 raise DynamicShapeError(
                     f"dimension {dim} of {source.name} is marked {mark.kind}, but the program needs it to be {tensor.shape[dim]}",
                     hint="use maybe_mark_dynamic, or remove the code that fixes the size",

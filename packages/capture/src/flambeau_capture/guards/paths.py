@@ -5,11 +5,14 @@ In: guard specs and sources. Out: the sources of a spec; whether a path comes by
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import torch
 from attrs import evolve
 
-from ..sources.source import Source, Step
+from ..library import contextlib
+from ..sources.source import Source, SourceError, Step, resolve
 from . import spec as gs
 
 
@@ -25,6 +28,19 @@ def sources_of(spec: gs.GuardSpec) -> tuple[Source, ...]:
         case gs.DistinctStorage(written=written, read=read):
             return (*written, *read)
     return ()
+
+
+def module_above(
+    source: Source, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], f_builtins: Mapping[str, Any]
+) -> torch.nn.Module | None:
+    """The nearest module on the way to what a source names, itself left out; None where there is none."""
+    while isinstance(source, Step):
+        source = source.base
+        with contextlib.suppress(SourceError):
+            found = resolve(source, f_locals, f_globals, f_builtins)
+            if isinstance(found, torch.nn.Module):
+                return found
+    return None
 
 
 def leads_from(source: Source, start: Source) -> bool:

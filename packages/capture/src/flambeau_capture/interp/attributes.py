@@ -14,6 +14,7 @@ import torch
 
 from ..class_names import HEAP_TYPE, class_name, class_qualname, module_name, name_of, type_name
 from ..library import functools, inspect
+from ..native import _C
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
 from ..values.base import MISSING, Value
@@ -231,7 +232,7 @@ class Attributes(Part):
                 value.attrs[name] = made
                 self.t.heap.store_attribute(value, name, made)
             return made
-        if isinstance(found, functools._lru_cache_wrapper):
+        if isinstance(found, (functools._lru_cache_wrapper, _C.Region, _C.Disabled)):
             return MethodValue(self.t.wrapper.wrap_pinned(found), value)
         if isinstance(found, functools.partialmethod):
             raise GraphBreak("unsupported-attribute", "a partialmethod")

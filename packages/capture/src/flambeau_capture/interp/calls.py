@@ -37,6 +37,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue, method_name
 from ..values.trust import classes_in, is_pure_native, is_trusted_namespace
 from . import enum_members
+from . import told as told_of
 from .cached import call_cached
 from .exceptions import has_python_init
 from .frame import Frame, Place
@@ -89,21 +90,18 @@ class Caller(Part):
         self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:
         """Call a Python function that existed before the frame."""
+        told = told_of.substituted(self.t, function, args, kwargs)
+        if told is not None:
+            return told
         replaced = replacements.find(function)
         if replaced is not None:
             return replaced(self.t, args, kwargs)
         wrapper = replacements.find_wrapper(function.__code__)
         if wrapper is not None:
             return wrapper(self.t, value, args, kwargs)
-        if replacements.is_the_peers_bookkeeping(function):
-            return ConstantValue(None)
-        original = replacements.behind_the_peers_mark(function)
-        if original is not None:
-            return self.call(self.t.wrapper.wrap_pinned(original), args, kwargs)
-        replacements.refuse_marked(function)
-        assumed = self.t.folder.assumed(function, args, kwargs)
-        if assumed is not None:
-            return assumed
+        told = told_of.marked(self.t, function, args, kwargs)
+        if told is not None:
+            return told
         decision = replacements.torch_decision(function)
         if decision is Decision.ALWAYS_RECORD or (
             decision is Decision.RECORD and self.t.recorder.has_tensor(args, kwargs)
@@ -114,7 +112,7 @@ class Caller(Part):
             if name is not None and args and isinstance(args[0].realise(self.t), _TENSORS):
                 return self.call_bound(args[0], name, args[1:], kwargs)
             return self.t.recorder.record("call_function", function, args, kwargs)
-        if decision is Decision.BREAK:
+        if decision is Decision.BREAK and not self.t.config.dont_skip_tracing:
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")
         if decision is Decision.CONTROL_FLOW:
             raise GraphBreak("control-flow-operator", f"calling {value.describe()}")
@@ -124,9 +122,6 @@ class Caller(Part):
         self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:
         """Trace into the body of a function."""
-        if function.__qualname__ == "GenerationTracker.tag" and function.__module__.startswith("torch._dy"):
-            # torch's own compiler, once used, has every new module noted for itself: nothing that a program can see.
-            return ConstantValue(None)
         base = value.source or Pinned(function)
         stable = Pinned(function) if self.t.guards.is_trusted(base) or "<locals>" not in function.__qualname__ else base
         given = Attribute(stable, "__defaults__")
@@ -202,6 +197,9 @@ class Caller(Part):
 
     def call_builtin(self, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Call something written in C."""
+        told = told_of.substituted(self.t, function, args, kwargs)
+        if told is not None:
+            return told
         replaced = replacements.find(function)
         if replaced is not None:
             return replaced(self.t, args, kwargs)
@@ -467,6 +465,9 @@ class Caller(Part):
         replaced = replacements.find(cls)
         if replaced is not None:
             return replaced(self.t, args, kwargs)
+        told = told_of.allowed_object(self.t, cls, args, kwargs)
+        if told is not None:
+            return told
         if issubclass(cls, enum.Enum):
             return enum_members.construct(self.t, cls, args, dict(kwargs))
         if issubclass(cls, type):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph import shapes
+from ..graph.dimension_marks import STATIC_MARK, named
+from ..guards.paths import module_above
 from ..signals import GraphBreak
 from ..sources.arguments import is_item
 from ..sources.source import Item, Step
@@ -73,16 +75,19 @@ class ChangingNumbers(Part):
             return known
         changed = self._see(obj, source)
         if (
-            self.t.config.dynamic is False
+            self.t.config.symbolic is False
             or (kind is int and self.t.config.specialize_int)
             or (kind is float and self.t.config.specialize_float)
         ):
             return None
         item = is_item(source)
         if (
-            not (changed or item or self.t.config.dynamic or self._is_option(obj, source))
+            not (
+                changed or item or self._is_named(obj, source) or self.t.config.symbolic or self._is_option(obj, source)
+            )
             or (kind is int and obj in _SMALL_INT and not item)
             or (limit := shapes.limit_of(obj)) is None
+            or (kind is int and self._is_constant_of_module(source))
         ):
             return None
         self.t.guards.number_is(source, kind, limit)
@@ -93,6 +98,19 @@ class ChangingNumbers(Part):
         made.formula = formula_of_input(source, obj)
         self.known[id(source)] = made
         return made
+
+    def _is_named(self, obj: Any, source: Source) -> bool:
+        """Whether the settings name a number."""
+        config = self.t.config
+        said = named(config.dynamic_sources, "", config.dynamic_values)
+        return said is not None and said.is_symbolic(source.name, obj)
+
+    def _is_constant_of_module(self, source: Source) -> bool:
+        """Whether this is an attribute of a module whose ints are constants, as the settings or a mark on its class say."""
+        info = self.t.info
+        module = module_above(source, info.locals, info.globals, info.builtins)
+        marked = module is not None and getattr(type(module), STATIC_MARK, False)
+        return bool(marked) or (module is not None and not self.t.config.allow_unspec_int_on_nn_module)
 
     def _see(self, obj: Any, source: Source) -> bool:
         return self.dynamics.see_number(source.name, obj, learn=self.t.frames.break_at is None)
@@ -113,7 +131,7 @@ class ChangingNumbers(Part):
         if type(obj) is not tuple or not obj or any(type(item) is not float for item in obj):
             return False
         config = self.t.config
-        if config.dynamic is False or config.specialize_float or self.t.wrapper.rehearsing:
+        if config.symbolic is False or config.specialize_float or self.t.wrapper.rehearsing:
             return False
         items = [Item(source, place) for place in range(len(obj))]
         # All of them are noted, also where the first has changed.

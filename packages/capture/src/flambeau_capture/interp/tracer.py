@@ -14,6 +14,7 @@ import torch
 from ..effects.record import Heap
 from ..graph.builder import GraphBuilder
 from ..guards.collect import GuardCollector
+from ..scopes import Followed
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Local
 from ..values import trust
@@ -56,9 +57,10 @@ class Tracer:
     def __init__(self, info: FrameInfo, config: Config, dynamics: Dynamics, break_at: int | None) -> None:
         info.traces.append(self)
         self.info = info
-        self.config = config
-        self.frames = FrameStack(config.unroll_limit, break_at, self.recorded)
-        self.graph = GraphBuilder(config, self.frames.user_stack)
+        self.scopes = Followed(config, info.fixed)
+        self.config = self.scopes.config
+        self.frames = FrameStack(self.config.unroll_limit, break_at, self.recorded)
+        self.graph = GraphBuilder(self.config, self.frames.user_stack)
         self.graph.may_make_leaves = not dynamics.leaves_escape
         self.guards = GuardCollector(self.frames.user_position, trust)
         self.heap = Heap(info.globals)
@@ -91,7 +93,7 @@ class Tracer:
             graph.operations, graph.runs, len(graph.graph.nodes), len(graph.inputs), len(graph.constants), len(graph.modules),
             *graph.assumed(), graph.numbers_read(), len(graph.open_modes), len(graph.open_inference), len(graph.settings),
             torch.is_grad_enabled(), self.heap.asked, *self.heap.size(), self.guards.size(), len(self.generators),
-            len(self.wrapper.tensor_inputs),
+            len(self.wrapper.tensor_inputs), self.scopes.left_and_entered(),
         )  # fmt: skip
 
     def run(self) -> Value | None:

@@ -14,7 +14,7 @@ from torch.nested._internal.nested_tensor import NestedTensor, _nt_view_dummy
 
 from ..class_names import class_module, class_name
 from ..constant_objects import is_constant_object
-from ..graph import shapes
+from ..graph.dimension_marks import MARKS
 from ..graph.inner_tensors import is_wrapper
 from ..guards.spec import ShapeExpression, TensorMatch
 from ..library import copy, functools
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..values.base import Tracer, Value
     from ..values.builtins import ClassValue
 
-_OWN = ("_is_param", shapes.MARKS)
+_OWN = ("_is_param", MARKS)
 """Attributes that torch or the user's marks put on tensors of any class."""
 _LAID_OUT = ("shape", "stride", "dtype")
 """What a distributed tensor tells of how it is laid out."""

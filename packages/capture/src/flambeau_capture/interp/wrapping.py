@@ -16,6 +16,7 @@ import torch
 from ..class_names import class_module, class_name, class_qualname, type_name
 from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_annotation, is_constant_object
 from ..graph import shapes
+from ..graph.dimension_marks import Mark, marks_of, named
 from ..graph.inner_tensors import is_wrapper_class
 from ..guards.spec import TensorMatch, own_length
 from ..library import collections, functools, itertools, threading, weakref
@@ -357,14 +358,16 @@ class Wrapper(Part):
             # A write gave it a history (`mask.eq_(x)`), which torch allows nobody else to do.
             raise GraphBreak("unsupported-tensor", "a tensor of whole numbers that requires grad")
         static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
-        learn = self.t.frames.break_at is None and not static
-        changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not static else frozenset()
+        sized = static and self.t.config.force_parameter_static_shapes
+        learn = self.t.frames.break_at is None and not sized
+        changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not sized else frozenset()
         if is_open(source) and obj.ndim:
             changed |= {0}
-        dynamic, unbacked = shapes.dynamic_dims_for(obj, False if static else self.t.config.dynamic, changed)
+        marks = self._marks_of(obj, source)
+        dynamic, unbacked = shapes.dynamic_dims_for(obj, False if sized else self.t.config.symbolic, changed, marks)
         outside = torch._C._InferenceMode(False) if self.t.graph.open_inference else nullcontext()  # it existed before
         with self.t.graph.unpatched, outside:
-            fake = shapes.fake_of(self.t.graph, obj, source, dynamic, unbacked)
+            fake = shapes.fake_of(self.t.graph, obj, source, dynamic, unbacked, marks)
         free = dynamic | unbacked
         free_strides = range(obj.ndim) if free else ()
         self.t.guards.add(
@@ -382,6 +385,12 @@ class Wrapper(Part):
         self.fake_owner[id(fake)] = made
         self.tensor_inputs.append((obj, fake, source))
         return made
+
+    def _marks_of(self, obj: torch.Tensor, source: Source) -> dict[int, Mark]:
+        """What the program says of the dimensions of an input, on the tensor or in the settings."""
+        config = self.t.config
+        said = named(config.dynamic_sources, config.unbacked_sources, config.dynamic_values)
+        return marks_of(obj) if said is None else {**said.marks(source.name, obj.shape), **marks_of(obj)}
 
     # fresh objects
 

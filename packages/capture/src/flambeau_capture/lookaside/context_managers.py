@@ -128,14 +128,15 @@ def _has_hooks(t: Tracer, module: ObjectValue) -> bool:
         table = _MODULE_NAMESPACE.get(name)
         if table:
             return True
-        if t.config.guard_module_hooks and table is not None:
+        if not t.config.skip_nnmodule_hook_guards and table is not None:
             t.guards.length(Item(Pinned(_MODULE_NAMESPACE), name), 0)
     if module.object is MISSING:
         return any(name in module.attrs and t.attributes.get_attribute(module, name).truth(t) for name in _HOOKS)
     for name in _HOOKS:
         if module.object.__dict__.get(name):
             return True
-        if t.config.guard_module_hooks and module.source is not None and not t.guards.is_trusted(module.source):
+        guarded = not t.config.skip_nnmodule_hook_guards
+        if guarded and module.source is not None and not t.guards.is_trusted(module.source):
             t.guards.length(Item(InstanceDict(module.source), name), 0)
     return False
 

@@ -20,6 +20,11 @@ def stack_argument(index: int, *, is_open: bool = False) -> str:
     return f"{_OPEN if is_open else _STACK}{index}"
 
 
+def is_stack_argument(name: str) -> bool:
+    """Whether the argument of this name holds a stack slot."""
+    return name.startswith((_STACK, _OPEN))
+
+
 def is_open(source: Source) -> bool:
     """Whether a tensor from here has a first size that depends on data."""
     root = root_of(source)

@@ -1,5 +1,4 @@
 """`Value`: what the interpreter keeps on its stack in place of a real object.
-
 In: nothing (this is the bottom of the layer). Out: the base class every value derives from, and the few values that carry no Python object at all. A value
 knows its Python type, where it came from (`source`, `None`: the trace made it) and how to make the object again; what it may ask meanwhile: `Tracer`, at the end.
 
@@ -552,6 +551,7 @@ class Tracer(Protocol):
 
     info: Any
     config: Config
+    scopes: Any
     graph: GraphBuilder
     guards: GuardCollector
     heap: Any

@@ -200,7 +200,9 @@ class SymbolTable:
                 lo, hi = max(lo, _finite(known.lower, -UNBOUNDED)), min(hi, _finite(known.upper, UNBOUNDED))
             # The newer name first: asking for the older one warns where both exist.
             values = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
-            value = values.get(s)
+            # What the program says to choose for goes before the size of the first call.
+            value = getattr(env, "var_to_hint_override", {}).get(s, values.get(s))
+            value = sympy.Integer(value) if isinstance(value, int) else value
             likely = int(value) if value is not None and getattr(value, "is_Integer", False) else None
         return Symbol(str(s), lo, hi, hint=likely)
 

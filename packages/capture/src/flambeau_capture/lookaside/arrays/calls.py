@@ -70,6 +70,8 @@ def only_folds(*targets: Any) -> None:
 def _call(target: Any, rule: Rule, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     args = [value.realise(t) for value in args]
     kwargs = {name: value.realise(t) for name, value in kwargs.items()}
+    if not t.config.trace_numpy:
+        refuse(target, "is called, and trace_numpy is off")
     read = target.__get__ if isinstance(target, types.GetSetDescriptorType) else target
     folded = fold(t, read, args, kwargs)
     if folded is not None:
