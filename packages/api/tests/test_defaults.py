@@ -39,7 +39,6 @@ OTHER = {
     "dynamic_sources": "L['x']",
     "unbacked_sources": "L['x']",
     "dynamic_values": "7",
-    "disabled_joint_passes": "dead_code",
     "dont_skip_tracing": True,
     "trace_numpy": False,
     "side_effect_replay_policy": "warn",
