@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -72,3 +75,22 @@ def test_structlog_of_the_application_is_left_alone() -> None:
         structlog.get_logger("application").info("theirs")
     assert [event["event"] for event in events] == ["theirs"]
     assert len(stream.getvalue().splitlines()) == 4
+
+
+def test_structlog_is_loaded_for_an_event_that_is_shown() -> None:
+    """Importing it takes longer than most of a warm start, and draws from Python's generator where rich is installed."""
+    program = """
+        import random, sys
+        import torch, flambeau
+        numbers = random.getstate()
+        flambeau.compile(torch.relu)(torch.ones(2))
+        print("structlog" in sys.modules)
+        from flambeau.log import logger, set_logs
+        logger.info("dropped")
+        print("structlog" in sys.modules)
+        logger.warning("shown", value=3)
+        print("structlog" in sys.modules, random.getstate() == numbers)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False", "True", "True"]
+    assert "shown value=3" in done.stderr and "dropped" not in done.stderr

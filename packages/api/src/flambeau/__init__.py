@@ -10,13 +10,7 @@ Example:
 
 from __future__ import annotations
 
-from random import getstate as _state
-from random import setstate as _set_state
-
-# Kept: structlog loads rich where that is installed, which draws from Python's generator as it is imported.
-_numbers = _state()
-
-from .compat import check_environment  # noqa: E402
+from .compat import check_environment
 
 check_environment()
 
@@ -43,4 +37,3 @@ __all__ = [
 ]
 
 configure_from_environment()
-_set_state(_numbers)

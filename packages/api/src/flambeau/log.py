@@ -11,15 +11,15 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
-import structlog
 from attrs import frozen
 
 import flambeau_autograd.log
 import flambeau_capture.log
 import flambeau_inductor.log
 import flambeau_runtime.log
+from flambeau_runtime.log import load_structlog
 
 from .errors import NotHereYet, UnknownName
 from .torch_names import LOGS
@@ -115,7 +115,7 @@ def _level_number(method: str) -> int:
     return logging.getLevelNamesMapping().get(method.upper(), logging.INFO)
 
 
-def _select(settings: LogSettings) -> Any:
+def _select(settings: LogSettings, structlog: Any) -> Any:
     """A structlog processor that drops what is not enabled."""
 
     def processor(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -153,14 +153,40 @@ class _StandardError:
         sys.stderr.flush()
 
 
-class _Router:
-    """A logger in front of the one that is configured now."""
+def _drop(*args: Any, **values: Any) -> None:
+    """What an event is given to that no setting shows."""
 
-    target: Any = None
+
+class _Router:
+    """A logger in front of structlog's, which is made for the first event that may be shown: most processes have none."""
+
+    settings: LogSettings = LogSettings()
+    stream: TextIO | None = None
+    _made: Any = None
+
+    def configure(self, settings: LogSettings, stream: TextIO | None) -> None:
+        self.settings, self.stream, self._made = settings, stream, None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.target, name)
+        settings = self.settings
+        if not settings.artifacts and _LEVELS.get(name, logging.CRITICAL) < settings.level:
+            return _drop
+        if self._made is None:
+            structlog = load_structlog()
+            self._made = structlog.wrap_logger(
+                structlog.PrintLogger(self.stream or _StandardError()),
+                processors=[_select(settings, structlog), _render],
+                wrapper_class=structlog.make_filtering_bound_logger(
+                    logging.DEBUG if settings.artifacts else settings.level
+                ),
+                context_class=dict,
+                cache_logger_on_first_use=False,
+            )
+        return getattr(self._made, name)
 
+
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO}
+"""The methods whose events are dropped by default."""
 
 logger: Any = _Router()
 """The logger of this package; the others are given it too."""
@@ -173,13 +199,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
         settings: what is shown.
         stream: where it goes; standard error by default.
     """
-    logger.target = structlog.wrap_logger(
-        structlog.PrintLogger(stream or _StandardError()),  # type: ignore[arg-type]
-        processors=[_select(settings), _render],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if settings.artifacts else settings.level),
-        context_class=dict,
-        cache_logger_on_first_use=False,
-    )
+    logger.configure(settings, stream)
     for package in (flambeau_autograd, flambeau_capture, flambeau_inductor, flambeau_runtime):
         package.log.send_to(logger)
 

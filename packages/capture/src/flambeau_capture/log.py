@@ -6,22 +6,18 @@ program has configured it; until then the standard library's logger of the same 
 
 from __future__ import annotations
 
+import functools
+import importlib
 import logging
+import random
+import sys
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, Final
 
-import structlog
 from attrs import frozen
 
 NAME: Final = "flambeau.capture"
-
-_CONFIGURED: Any = structlog.get_logger(NAME)
-_UNCONFIGURED: Any = structlog.wrap_logger(
-    logging.getLogger(NAME),
-    processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
-    wrapper_class=structlog.stdlib.BoundLogger,
-)
 
 
 class _Logger:
@@ -30,10 +26,39 @@ class _Logger:
     destination: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.destination or (_CONFIGURED if structlog.is_configured() else _UNCONFIGURED), name)
+        return getattr(self.destination or _by_configuration(), name)
 
 
 logger: Any = _Logger()
+
+
+def load_structlog() -> Any:
+    """structlog, loaded for the first event that goes there: it loads rich where that is installed, for tens of milliseconds.
+
+    Python's generator stays as it is: rich draws from it as it is loaded.
+    """
+    numbers = random.getstate()
+    try:
+        return importlib.import_module("structlog")
+    finally:
+        random.setstate(numbers)
+
+
+@functools.cache
+def _loggers() -> tuple[Any, Any]:
+    """structlog's logger, and the one for as long as the program has not configured structlog."""
+    structlog = load_structlog()
+    unconfigured = structlog.wrap_logger(
+        logging.getLogger(NAME),
+        processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    return structlog.get_logger(NAME), unconfigured
+
+
+def _by_configuration() -> Any:
+    configured, unconfigured = _loggers()
+    return configured if sys.modules["structlog"].is_configured() else unconfigured
 
 
 def send_to(destination: Any) -> None:

@@ -330,6 +330,27 @@ def test_turns_cost_a_recording_that_shares_only_its_results(native: bool) -> No
     assert h.recorder.recorded == 2 and h.recorder.released == 0
 
 
+@pytest.mark.parametrize("limit", [1200, 2000])
+def test_turns_cost_what_reads_the_results_too(native: bool, limit: int) -> None:
+    """A small result that is kept does not have a large reader of the others recorded twice: it is copied out."""
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sum(), x * 2
+
+    recorder = FakeRecorder(native=native)
+    first = Harness(both, [tensor()], native, recorder=recorder, scratch_limit_bytes=limit)
+    reader = Harness(triple, [tensor()], native, recorder=recorder, settled_results_bytes=0)
+    small = None
+    for number in range(8):
+        small, large = first.call(torch.full((64,), float(number)))
+        (read,) = reader.call(large)
+        assert small.item() == 64.0 * number and read.tolist() == [6.0 * number] * 64
+        del large, read
+    recordings = [len(one.program.recordings()) for one in (first, reader)]
+    # A turn takes the results' 260 bytes and the 1,024 of the reader's recording.
+    assert recordings == ([1, 1] if limit == 1200 else [2, 2])
+
+
 def test_a_native_table_takes_native_lanes_only() -> None:
     """A lane is read without asking Python."""
     h = Harness(double, [tensor()], native=True)

@@ -118,7 +118,8 @@ class Libraries:
     ``bias_slows_products``: float32 products with a row bias have slower kernels than those without. ``takes_activations``: a product with a row
     bias also does an activation. ``leaves_narrow_idle``: products with few results leave most multiprocessors idle.
     ``attends``: whether cuDNN's attention, forward and backward, takes heads of a dtype and width, under the flags in force.
-    ``attention_reads_strides``: attention takes operands in any aligned strides. ``products_want_rows_aligned``: products whose rows are no multiples of 16
+    ``attention_reads_strides``: attention takes operands in any aligned strides. ``small_attention``: multiplications up to which attention is left to the
+    library, for a kernel would save less than compiling it takes. ``products_want_rows_aligned``: products whose rows are no multiples of 16
     bytes have no fast kernels. ``packs_weights``: products and convolutions have faster calls for weights in a form of their own.
     ``slow_products``: whether ATen's products of float32 leave a part of the processor idle that oneDNN's use.
     ``multiplies_groups``: whether grouped products of a dtype are one kernel; else they are one product after the other, and the host waits for their sizes.
@@ -139,6 +140,7 @@ class Libraries:
     leaves_narrow_idle: bool = False
     attends: Callable[[torch.device, torch.dtype, int], bool] = _not_at_once
     attention_reads_strides: bool = False
+    small_attention: float = 0.0
     products_want_rows_aligned: bool = False
     packs_weights: bool = False
     slow_products: Callable[[], bool] = _no

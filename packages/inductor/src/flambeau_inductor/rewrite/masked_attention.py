@@ -148,6 +148,8 @@ def _masked(node: fx.Node, context: CompileContext) -> _Masked | None:
     lanes, queries, keys = query.shape[0] * query.shape[1], query.shape[2], key.shape[2]
     if not fits(query.device, lanes, queries, keys, context):
         return None
+    if faster and is_small(query, keys, value):
+        return None
     within = Scores((lanes, queries, keys))
     if mask:
         within.collect(mask, deep=True)
@@ -156,6 +158,12 @@ def _masked(node: fx.Node, context: CompileContext) -> _Masked | None:
     if within.products or (read and not faster):
         return None
     return _Masked(node, 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale), mask, within, bool(causal))
+
+
+def is_small(query: torch.Tensor, keys: int, value: torch.Tensor) -> bool:
+    """Whether the library's attention takes too little time for a kernel to save what compiling it costs."""
+    products = query.shape[:3].numel() * keys * (query.shape[3] + value.shape[3])
+    return products <= device_of(query.device).libraries.small_attention
 
 
 def _share(query: torch.Tensor, key: torch.Tensor, faster: bool) -> bool:

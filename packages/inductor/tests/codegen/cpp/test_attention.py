@@ -18,6 +18,8 @@ from flambeau_inductor.ir.templates import MOST_KEPT_KEYS
 from flambeau_inductor.kernel_ir.text import kernel_ir_text
 from flambeau_inductor.kernel_ir.verify import verify
 from flambeau_inductor.pipeline import compile_graph
+from flambeau_inductor.rewrite import masked_attention
+from flambeau_inductor.rewrite.masked_attention import is_small
 from flambeau_runtime import load
 from flambeau_runtime.artifact import Launch
 
@@ -135,3 +137,14 @@ def test_slices_of_the_extent():
 def test_what_the_library_keeps(function, inputs):
     graph = lowered(traced(function, *inputs), rewritten=True)
     assert not any(isinstance(operation, Template) for operation in graph.operations)
+
+
+def test_small_attention_is_left_to_the_library(monkeypatch):
+    """What saves less than compiling a kernel costs: BERT's and a vision transformer's for one input, not Whisper's or 512 tokens'."""
+    inputs = operands(1, 2, 40, 16, **F32)
+    monkeypatch.setattr(masked_attention, "is_small", is_small)
+    graph = lowered(traced(library, *inputs), rewritten=True)
+    assert not any(isinstance(operation, Template) for operation in graph.operations)
+    sizes = {128: True, 197: True, 512: False, 1500: False}
+    queries = {length: torch.empty(1, 12, length, 64, device="cpu") for length in sizes}
+    assert {length: is_small(query, length, query) for length, query in queries.items()} == sizes

@@ -246,7 +246,7 @@ class RecordedProgram:
         held = frozenset(number for recording in fitting for number in self.table.held(recording))
         sizes = [storage.nbytes() for storage in last.storages]
         reason = "earlier results are still referenced"
-        small = 8 * sum(sizes[number] for number in held) <= last.again_bytes > limits.scratch_limit_bytes
+        small = 8 * sum(sizes[number] for number in held) <= memory.turn_bytes(last) > limits.scratch_limit_bytes
         if small and last.copied_out is not None and group.rewritten < limits.rewrites_limit:
             group.rewritten += 1
             for recording in fitting:

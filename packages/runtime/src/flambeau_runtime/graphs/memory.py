@@ -24,6 +24,9 @@ def _addresses(recording: Recording) -> Iterator[int]:
 _RESERVED: dict[int, int] = {}
 """Bytes that each living recording reserved, by number."""
 
+_READERS: dict[int, tuple[frozenset[int], int]] = {}
+"""The addresses of others' results that each living recording reads, and what another one like it would reserve, by number."""
+
 _NUMBERS = itertools.count()
 
 
@@ -32,6 +35,7 @@ def keep(recording: Recording, program: int) -> None:
     addresses, number = tuple(_addresses(recording)), next(_NUMBERS)
     _LENT.update(dict.fromkeys(addresses, (number, program)))
     _RESERVED[number] = recording.reserved_bytes
+    _READERS[number] = recording.borrowed, recording.again_bytes
     weakref.finalize(recording, _forget, addresses, number).atexit = False
 
 
@@ -40,8 +44,14 @@ def reserved_bytes() -> int:
     return sum(_RESERVED.values())
 
 
+def turn_bytes(recording: Recording) -> int:
+    """What a second one beside ``recording`` would take: as much again, and what reads its results is recorded a second time too."""
+    lent = frozenset(_addresses(recording))
+    return recording.again_bytes + sum(again for read, again in _READERS.values() if read & lent)
+
+
 def _forget(addresses: tuple[int, ...], number: int) -> None:
-    del _RESERVED[number]
+    del _RESERVED[number], _READERS[number]
     for address in addresses:
         if _LENT.get(address, (None,))[0] == number:
             del _LENT[address]

@@ -26,8 +26,9 @@ class GraphSettings:
             shares with other recordings.
         lenders: recordings that hand out their own memory, in turn while earlier results are still referenced.
         copy_out_limit_bytes: results up to this are copied out when every lender is taken; else the call runs plainly.
-        scratch_limit_bytes: where a second lender would take more, there is none for results that are small beside that
-            (an eighth): the recording is made again, and those are copied out.
+        scratch_limit_bytes: where a second lender would take more, with what reads its results, there is none for results
+            that are small beside that (an eighth): the recording is made again, and those are copied out. By default what
+            cuBLAS works in on recent devices, which every recording with a pool of its own has.
         rewrites_limit: how often it is made again for that.
         smallest_program, smallest_segment: device steps that a program, or a segment of a divided one, needs to be
             recorded: a single launch costs no more than a replay with its copies.
@@ -46,7 +47,7 @@ class GraphSettings:
     settled_results_bytes: int = 4 << 20
     lenders: int = 2
     copy_out_limit_bytes: int = 16 << 20
-    scratch_limit_bytes: int = 64 << 20
+    scratch_limit_bytes: int = 32 << 20
     rewrites_limit: int = 3
     smallest_program: int = 2
     smallest_segment: int = 3
