@@ -22,6 +22,7 @@ from .explain import explain  # noqa: E402
 from .explanation import Explanation  # noqa: E402
 from .log import configure_from_environment  # noqa: E402
 from .profile import KernelProfile, profile  # noqa: E402
+from .state import compile_in_place  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "KernelProfile",
     "__version__",
     "compile",
+    "compile_in_place",
     "compiler",
     "explain",
     "inductor",

@@ -7,6 +7,7 @@ use, from the entry-point group `torch_dynamo_backends` that existing backends a
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, TypeVar
@@ -208,9 +209,12 @@ def pre_dispatch_eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledF
     """Traces the graph once more into ATen ops above autograd, and runs those: tests what `torch.export` sees."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    traced: CompiledFn = make_fx(as_captured(gm), tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(
-        *inputs
-    )
+    run = as_captured(gm)
+
+    def call(*given: Any) -> Any:
+        return run(*given)
+
+    traced: CompiledFn = make_fx(call, pre_dispatch=True, _allow_non_fake_inputs=True)(*inputs)
     return traced
 
 
@@ -225,11 +229,23 @@ def ts(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
 @reads_nodes
 def aot_ts(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
     """Forward and backward graphs as TorchScript."""
-    return aot_autograd(fw_compiler=lambda graph, _: _scripted(graph))(gm, inputs)
+    return aot_autograd(fw_compiler=_scripted_aten)(gm, inputs)
+
+
+def _scripted_aten(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+    """TorchScript chooses overloads itself."""
+    for node in gm.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload):
+            node.target = node.target.overloadpacket
+    return _scripted(gm)
 
 
 def _scripted(gm: torch.fx.GraphModule) -> CompiledFn:
-    scripted: CompiledFn = torch.jit.script(gm)
+    with warnings.catch_warnings():
+        # torch deprecates it for programs; here it is what was asked for by name.
+        warnings.simplefilter("ignore")
+        # In a class of its own: that of captured graphs makes its code when it is asked for, which TorchScript does not read.
+        scripted: CompiledFn = torch.jit.script(torch.fx.GraphModule(gm, gm.graph))
     return scripted
 
 

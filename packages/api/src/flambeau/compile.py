@@ -33,7 +33,7 @@ from .errors import FlambeauError, InvalidOption, NotHereYet, UnknownName, witho
 from .log import logger
 from .module import compiled_module, original_of
 from .observe import observer_of
-from .options import Options, resolve
+from .options import OPTIONS, Options, resolve
 from .records import Recorder
 from .stages import resolve_stages
 from .targets import name_of, target_of
@@ -145,9 +145,20 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     )
     if isinstance(model, torch.nn.Module):
         again = functools.partial(_compile, arguments=arguments, recorder=recorder, disable=False)
-        return compiled_module(model, region, again, (rebuild, (model, dict(arguments))))
+        return compiled_module(model, region, again, (rebuild, (model, dict(arguments))), _config_of(named, options))
     region.__flambeau_made_from__ = model, dict(arguments)
+    region._torchdynamo_orig_callable = model
+    if (config := _config_of(named, options)) is not None:
+        region.get_compiler_config = config
     return region
+
+
+def _config_of(backend: Backend, options: Options) -> Callable[[], Any] | None:
+    """What gives the configuration that something is compiled with: the value of every option, or what a backend of others says."""
+    if backend in (inductor, cudagraphs):
+        return lambda: {name: options[name] for name in OPTIONS}
+    own: Callable[[], Any] | None = getattr(backend, "get_compiler_config", None)
+    return own
 
 
 def rebuild(model: Any, arguments: Mapping[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from flambeau_capture import BackendError, GraphBreakError
 from flambeau_capture.error_root import FlambeauError, UserPosition, without_our_frames
 
 __all__ = [
+    "ArtifactError",
     "BackendError",
     "BackendLookupError",
     "DuplicateBackend",
@@ -114,6 +115,16 @@ class BackendLookupError(UserError, TypeError):
     """What was given as a backend is neither a name nor a callable, has no name to register, or cannot be imported."""
 
     code = "FB004"
+
+
+class ArtifactError(UserError, ValueError):
+    """A compiled graph cannot be saved, or what is loaded is none that this installation can run."""
+
+    code = "FBA108"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class UnsupportedEnvironment(UserError, ImportError):

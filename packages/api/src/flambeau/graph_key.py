@@ -75,7 +75,7 @@ def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str,
         "configuration": stages.key(),
         "passes": " ".join(f"{name}={_identity(run)}" for name, run in stages.inductor.custom_passes().items()),
         "state": _global_state(),
-        "versions": _versions(),
+        "versions": versions(),
     }
 
 
@@ -245,7 +245,7 @@ def _global_state() -> str:
 
 
 @functools.cache
-def _versions() -> str:
+def versions() -> str:
     """torch, the processor's maker and instruction set, and the contents of our own sources."""
     digest = hashlib.sha256()
     for name in _PACKAGES:

@@ -180,6 +180,8 @@ class Recorder:
     written: list[frozenset[int]] = Factory(list)
     plans: list[Callable[[], Callable[..., Any]]] = Factory(list)
     watched: list[WatchedGraph] = Factory(list)
+    #: Compiled graphs with their constants, as `stack.py` has them.
+    built: list[Any] = Factory(list)
 
     def ran_in_eager(self, reason: str) -> None:
         """Count a graph that runs in eager because it holds something that is not modelled."""

@@ -7,8 +7,6 @@ fails for a reason that is ours does so after one warning. Under `fullgraph` bot
 
 from __future__ import annotations
 
-import json
-import struct
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,7 +18,6 @@ from typing import Any
 
 import attrs
 import torch
-from attrs import frozen
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
@@ -36,6 +33,7 @@ from flambeau_runtime.errors import CompilerUnavailable
 
 from .accounting import counters, note_seconds
 from .attention_masks import drop_known_masks
+from .compiled_graph import CompiledGraph, Fresh
 from .defaults import Settings, current, option_defaults, user_errors
 from .errors import GraphNotCompiled, InternalError, InvalidOption, UserError
 from .freezing import frozen_places, may_freeze
@@ -50,77 +48,11 @@ from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 
 CACHE_KIND = "graph"
-_SIZE = struct.Struct("<Q")
 CompiledFn = Callable[..., Any]
-
-
-@frozen
-class CompiledGraph:
-    """Everything a cached graph needs: the joining signature and one artifact per direction.
-
-    ``folding``, ``watched``, ``kept``: of a frozen graph, as in ``inductor.FrozenArtifact``.
-    """
-
-    signature: autograd.Signature
-    forward: runtime.Artifact
-    backward: runtime.Artifact | None
-    guards: tuple[str, ...] = ()
-    folding: runtime.Artifact | None = None
-    watched: tuple[int, ...] = ()
-    kept: tuple[int, ...] = ()
-
-    @property
-    def programs(self) -> tuple[tuple[str, runtime.Artifact], ...]:
-        """The artifacts that there are, by what they do."""
-        every = (("forward", self.forward), ("backward", self.backward), ("folding", self.folding))
-        return tuple((kind, artifact) for kind, artifact in every if artifact is not None)
-
-    def to_bytes(self) -> bytes:
-        """The size of a JSON header, that, the artifacts as they are: most of it are binaries and sources."""
-        parts = [artifact.to_bytes() for _, artifact in self.programs]
-        fields = {
-            "signature": self.signature.to_json(),
-            "guards": self.guards,
-            "programs": [(kind, len(part)) for (kind, _), part in zip(self.programs, parts, strict=True)],
-            "watched": self.watched,
-            "kept": self.kept,
-        }
-        header = json.dumps(fields).encode()
-        return b"".join((_SIZE.pack(len(header)), header, *parts))
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> CompiledGraph:
-        """Inverse of `to_bytes`; raises `ValueError` for anything else."""
-        if len(data) < _SIZE.size:
-            raise ValueError("a cached graph without a header")
-        (header_size,) = _SIZE.unpack_from(data)
-        end = _SIZE.size + header_size
-        fields = json.loads(data[_SIZE.size : end])
-        programs: dict[str, runtime.Artifact] = {}
-        for kind, size in fields["programs"]:
-            programs[kind] = runtime.Artifact.from_bytes(data[end : end + size])
-            end += size
-        return cls(
-            autograd.Signature.from_json(fields["signature"]),
-            programs["forward"],
-            programs.get("backward"),
-            tuple(fields["guards"]),
-            programs.get("folding"),
-            tuple(fields["watched"]),
-            tuple(fields["kept"]),
-        )
 
 
 class NotLowered(Exception):
     """Inductor refuses the graph, for a reason that is the message; eager runs it."""
-
-
-@frozen
-class Fresh:
-    """A graph that was just compiled, with the constants that each of its programs does not carry itself."""
-
-    graph: CompiledGraph
-    constants: tuple[list[torch.Tensor], ...]
 
 
 def compile_stack(
@@ -468,6 +400,36 @@ def _assemble(
     cached: bool = False,
 ) -> CompiledFn:
     """Load the programs and join them."""
+    recorder.built.append(Fresh(compiled, constants))
+    forward, backward = _loaded(compiled, constants, options, stages, recorder, store, cached=cached)
+    in_order = bool(compiled.forward.meta.get("writes_last"))
+    # With what `_compile_both` gives `prepare`.
+    rewrites = _rewrites(stages)
+    # What eager saves in calls of a body is not known of what the body's forward saves.
+    again = None if plain is not gm else partial(_retraced, gm, config=stages.autograd, decomposed=True, **rewrites)
+    return _join(
+        plain, compiled.signature, forward, backward, stages, again, _laid(plain, decomposed=True), in_order=in_order
+    )
+
+
+def load_compiled(compiled: CompiledGraph, options: Options) -> CompiledFn:
+    """A compiled graph whose captured graph is gone: what fails at run time raises, and the backward cannot be differentiated again."""
+    stages = resolve_stages(options)
+    forward, backward = _loaded(compiled, ([], [], []), options, stages, Recorder(), default_store(stages.runtime))
+    return autograd.assemble(compiled.signature, forward, backward, config=stages.autograd)
+
+
+def _loaded(
+    compiled: CompiledGraph,
+    constants: tuple[list[torch.Tensor], ...],
+    options: Options,
+    stages: Stages,
+    recorder: Recorder,
+    store: Store,
+    *,
+    cached: bool = True,
+) -> tuple[CompiledFn, CompiledFn | None]:
+    """Both halves as callables."""
     loaded: dict[str, CompiledFn] = {}
     for (kind, artifact), tensors in zip(compiled.programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
@@ -484,21 +446,7 @@ def _assemble(
     if compiled.folding is not None:
         release = options["freezing_discard_parameters"]
         forward = runtime.FrozenProgram(forward, loaded["folding"], compiled.watched, compiled.kept, release=release)
-    in_order = bool(compiled.forward.meta.get("writes_last"))
-    # With what `_compile_both` gives `prepare`.
-    rewrites = _rewrites(stages)
-    # What eager saves in calls of a body is not known of what the body's forward saves.
-    again = None if plain is not gm else partial(_retraced, gm, config=stages.autograd, decomposed=True, **rewrites)
-    return _join(
-        plain,
-        compiled.signature,
-        forward,
-        loaded.get("backward"),
-        stages,
-        again,
-        _laid(plain, decomposed=True),
-        in_order=in_order,
-    )
+    return forward, loaded.get("backward")
 
 
 def _rewrites(stages: Stages) -> dict[str, Any]:

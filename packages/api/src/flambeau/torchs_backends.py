@@ -92,5 +92,7 @@ def find(name: str) -> Callable[..., Any] | None:
 
 def _is_torchs_own(backend: Callable[..., Any]) -> bool:
     """Whether it is one that torch brings itself, which compile for torch's own capture."""
-    module = getattr(backend, "__module__", None) or type(backend).__module__
+    # What torch's `aot_autograd` makes is a class of torch's around a compiler of somebody.
+    maker = getattr(backend, "kwargs", {}).get("fw_compiler", backend)
+    module = getattr(maker, "__module__", None) or type(maker).__module__
     return module.partition(".")[0] == "torch"
