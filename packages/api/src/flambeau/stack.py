@@ -402,6 +402,11 @@ def _assemble(
     """Load the programs and join them."""
     recorder.built.append(Fresh(compiled, constants))
     forward, backward = _loaded(compiled, constants, options, stages, recorder, store, cached=cached)
+    recorder.written.append(frozenset(mutation.index for mutation in compiled.signature.mutations))
+    stepped = attrs.evolve(stages, runtime=attrs.evolve(stages.runtime, executor="python"))
+    recorder.plans.append(
+        partial(_assemble, compiled, options, stepped, gm, plain, Recorder(), store, constants=constants, cached=cached)
+    )
     in_order = bool(compiled.forward.meta.get("writes_last"))
     # With what `_compile_both` gives `prepare`.
     rewrites = _rewrites(stages)
@@ -437,11 +442,6 @@ def _loaded(
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
         loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
-    recorder.written.append(frozenset(mutation.index for mutation in compiled.signature.mutations))
-    stepped = attrs.evolve(stages, runtime=attrs.evolve(stages.runtime, executor="python"))
-    recorder.plans.append(
-        partial(_assemble, compiled, options, stepped, gm, plain, Recorder(), store, constants=constants, cached=cached)
-    )
     forward = loaded["forward"]
     if compiled.folding is not None:
         release = options["freezing_discard_parameters"]
