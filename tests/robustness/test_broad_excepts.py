@@ -17,10 +17,22 @@ _FAULTS = "packages/capture/tests/test_own_faults.py::"
 _KERNELS = "packages/runtime/tests/test_triton_kernels.py::"
 _WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
 
+_TRIAL, _VERIFY = ("packages/api/tests/debugging/" + name for name in ("test_trial.py::", "test_verify.py::"))
+
 #: Module and function -> the test that fails where the handler swallows what it should not, or hands on what it should keep.
 HANDLERS = {
     f"{_API}/explain.py:_measure_whole": "packages/api/tests/test_explanations.py::test_a_call_that_raises_the_second_time_is_a_note",
     f"{_API}/insight/measure.py:measured": "packages/api/tests/test_explanations.py::test_a_graph_that_raises_when_it_is_run_again_is_a_note",
+    f"{_API}/debugging/trial.py:judge": f"{_TRIAL}test_verdicts",
+    f"{_API}/debugging/trial.py:_quiet.ask": f"{_TRIAL}test_a_model_without_a_twin_in_float64_has_eager_as_its_judge",
+    f"{_API}/debugging/trial.py:try_here": f"{_TRIAL}test_compile_calls_that_raise_are_crashes",
+    f"{_API}/debugging/trial.py:run_script": f"{_TRIAL}test_scripts_of_this_process",
+    f"{_API}/debugging/trial.py:_be_child": f"{_TRIAL}test_a_process_survives_its_children",
+    f"{_API}/debugging/reduce.py:_values": f"{_TRIAL}test_a_candidate_that_eager_refuses_is_none",
+    f"{_API}/debugging/bisect.py:bisect_here.test": f"{_TRIAL}test_an_exception_is_a_failure_in_this_process",
+    f"{_API}/debugging/verify.py:_difference": f"{_VERIFY}test_where_eager_raises_the_call_itself_does",
+    f"{_API}/debugging/verify.py:_difference.exact": f"{_VERIFY}test_a_graph_without_a_twin_in_float64",
+    f"{_API}/debugging/repro.py:_write": "packages/api/tests/debugging/test_repro.py::test_what_cannot_be_written_is_told",
     f"{_API}/rescue.py:run_in_eager": "tests/robustness/test_rescue.py::test_the_error_is_eagers_with_the_users_line",
     f"{_API}/rescue.py:_results_or_error": "tests/robustness/test_rescue.py::test_what_eager_wrote_before_its_error_is_written",
     f"{_API}/rescue.py:_restoring.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",

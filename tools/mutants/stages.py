@@ -310,6 +310,7 @@ LEFT_OUT = {
     "inductor/src/flambeau_inductor/switches.py": "what is left out: right either way",
     "*/src/*/__init__.py": "names that are handed on",
     "api/src/flambeau/cli/*.py": "commands that print",
+    "api/src/flambeau/debugging/*.py": "finds faults of others; its own are seen in what it says",
     "api/src/flambeau/__main__.py": "a command that prints",
     "capture/src/flambeau_capture/native.py": "the check that the native module fits its torch, which no test can break",
     "autograd/src/flambeau_autograd/partition/costs.py": "what is cheap to compute again: right either way",

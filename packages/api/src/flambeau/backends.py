@@ -285,6 +285,16 @@ def aot_autograd(
     return made
 
 
+@register_backend(name="loops", tags=("debug",))
+@reads_fakes
+@reads_nodes
+def loops(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+    """Everything up to the loop IR, which an interpreter runs: tells lowering and code generation apart. For a CPU."""
+    from .debugging.backends import loops as interpreted
+
+    return interpreted(gm, inputs)
+
+
 @register_backend(name="inductor")
 @reads_fakes
 @reads_nodes

@@ -28,7 +28,7 @@ from .backends import (
     lookup_backend,
     note_use,
 )
-from .defaults import Settings, is_disabled, option_defaults, settings_of
+from .defaults import Settings, is_disabled, option_defaults, settings_of, variables
 from .errors import FlambeauError, InvalidOption, NotHereYet, UnknownName, without_our_frames
 from .log import logger
 from .module import compiled_module, original_of
@@ -40,7 +40,7 @@ from .targets import name_of, target_of
 from .torch_names import ARGUMENTS
 
 Function = Callable[..., Any]
-_OF_CAPTURE = ("guard_filter_fn",)
+_OF_CAPTURE = ("guard_filter_fn", "verify")
 """Options that say what capture does, whatever the backend."""
 
 
@@ -218,10 +218,27 @@ def _options_of(backend: Backend, arguments: Mapping[str, Any]) -> Options:
     return resolve(None, {name: given[name] for name in _OF_CAPTURE if given and name in given})
 
 
+_AROUND_BACKENDS = ("FLAMBEAU_OVERRIDE_", "FLAMBEAU_REPRO_", "FLAMBEAU_VERIFY")
+"""Variables that ask for something around backends, see `debugging/overrides.py`."""
+
+
 def _configured_backend(
     backend: Backend, arguments: Mapping[str, Any], options: Options, settings: Settings, recorder: Recorder | None
 ) -> Backend:
-    """The backend with the options bound that it understands."""
+    """The backend with the options bound that it understands, and what finds faults around it where that was asked for."""
+    bound = _bound_backend(backend, arguments, options, settings, recorder)
+    environment = variables()
+    verify = options["verify"]
+    if verify is None and not any(name.startswith(_AROUND_BACKENDS) for name in environment):
+        return bound
+    from .debugging.overrides import around
+
+    return around(bound, environment, arguments, verify)
+
+
+def _bound_backend(
+    backend: Backend, arguments: Mapping[str, Any], options: Options, settings: Settings, recorder: Recorder | None
+) -> Backend:
     note_use(backend)
     if backend in (aot_eager, aot_eager_decomp_partition):
         return functools.wraps(backend)(functools.partial(backend, settings=settings))

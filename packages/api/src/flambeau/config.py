@@ -116,6 +116,13 @@ class Config(OptionRecord):
         "(for colliding writes on a GPU see torch.use_deterministic_algorithms)",
         user=True,
     )
+    verify: Any = option(
+        None,
+        "compare calls with eager, on copies: every eighth for 8, a tenth for 0.1; a difference that float64 does not excuse warns ('8,error': raises)",
+        user=True,
+        key=False,
+        variable=False,
+    )
     fx_graph_cache: bool = option(True, "keep compiled graphs on disk", user=True, key=False)
     force_disable_caches: bool = option(
         False, "neither read nor write the disk cache: no compiled graphs, no kernels", user=True

@@ -17,7 +17,14 @@ from .errors import CompileError, FlambeauInductorError, InternalError, OptionEr
 if TYPE_CHECKING:
     from .context import CompileContext
     from .decomposition_table import decompositions
-    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint, run_joint_passes
+    from .pipeline import (
+        FrozenArtifact,
+        compile_frozen,
+        compile_graph,
+        interpret_graph,
+        rewrite_joint,
+        run_joint_passes,
+    )
 
 __version__ = "0.1.0"
 
@@ -34,6 +41,7 @@ __all__ = [
     "compile_frozen",
     "compile_graph",
     "decompositions",
+    "interpret_graph",
     "rewrite_joint",
     "run_joint_passes",
 ]
@@ -45,6 +53,7 @@ _LAZY = (
     "compile_frozen",
     "compile_graph",
     "decompositions",
+    "interpret_graph",
     "rewrite_joint",
     "run_joint_passes",
 )
@@ -55,7 +64,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .context import CompileContext
     from .decomposition_table import decompositions
-    from .pipeline import FrozenArtifact, compile_frozen, compile_graph, rewrite_joint, run_joint_passes
+    from .pipeline import (
+        FrozenArtifact,
+        compile_frozen,
+        compile_graph,
+        interpret_graph,
+        rewrite_joint,
+        run_joint_passes,
+    )
 
     found = (
         CompileContext,
@@ -63,6 +79,7 @@ def __getattr__(name: str) -> Any:
         compile_frozen,
         compile_graph,
         decompositions,
+        interpret_graph,
         rewrite_joint,
         run_joint_passes,
     )

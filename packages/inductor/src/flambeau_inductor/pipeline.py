@@ -41,6 +41,7 @@ from .codegen.generate import generate
 from .config import Config
 from .context import CompileContext
 from .devices import device_of
+from .ir.evaluate import run_graph
 from .ir.graph import Graph
 from .ir.kernel import Gemm
 from .ir.text import graph_text
@@ -240,6 +241,21 @@ def _compile_rewritten(gm: fx.GraphModule, inputs: Sequence[Any], context: Compi
             if wider == library:
                 raise
             library = wider
+
+
+def interpret_graph(
+    gm: fx.GraphModule, inputs: Sequence[Any], options: Mapping[str, Any] | Config | None = None
+) -> Callable[..., Any]:
+    """``gm`` up to its loop IR, which an interpreter runs: what no generated kernel can have made wrong. For graphs on a CPU; slow."""
+    context = CompileContext(_config(options))
+    _check_switches(context.config)
+    gm = _rewritten(gm, context)
+    graph = lower_graph(gm, inputs, context)
+
+    def run(*given: Any) -> tuple[Any, ...]:
+        return run_graph(graph, given)
+
+    return run
 
 
 def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltProgram:

@@ -20,8 +20,10 @@ from ..errors import FlambeauError, UnknownName
 #: Command -> what `flambeau --help` says of it. The module of that name beside this one has the command.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "bisect": "Name the stage at fault in a script that fails.",
         "cache": "List, clear, export and import what is kept on disk.",
         "doctor": "Look at the surroundings: versions, compiler, GPU, cache.",
+        "minify": "Shrink a script that fails to a few operations.",
     }
 )
 

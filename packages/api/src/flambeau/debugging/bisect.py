@@ -1,0 +1,231 @@
+"""Which stage is at fault: stages are left out one by one until the program is right.
+
+In: a test that says whether the program is right under some environment variables. Out: `Finding`: stage, pass or rule, which graph, which operation.
+From the outside in: first the backends that stop early say how far the program is right, then each stage behind is left out alone. The first without which the
+program is right is at fault (or made what another one cannot do).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from attrs import frozen
+
+from .overrides import OVERRIDE_BACKENDS
+
+Test = Callable[[Mapping[str, str]], bool]
+
+_PASSES, _JOINT = "FLAMBEAU_DISABLED_PASSES", "FLAMBEAU_DISABLED_JOINT_PASSES"
+#: A failure is seen, and not run in eager.
+_BASE = {"FLAMBEAU_SUPPRESS_ERRORS": "0"}
+#: Backend -> the stage that is at fault where it is the first to be wrong.
+_BACKENDS = {"eager": "capture", "aot_eager": "autograd", "aot_eager_decomp_partition": "decomposition"}
+#: What can be left out around programs, from the outside in.
+_AROUND: Mapping[str, Mapping[str, str]] = {
+    "cache": {"FLAMBEAU_FORCE_DISABLE_CACHES": "1"},
+    "CUDA graphs": {"FLAMBEAU_CUDAGRAPHS": "0"},
+    "executor": {"FLAMBEAU_EXECUTOR": "python"},
+}
+#: Stages of inductor behind its passes, from the outside in; see `flambeau_inductor.switches`.
+_STAGES = {
+    "launches": "autotuning",
+    "combining": "combining of launches",
+    "memory": "memory plan",
+    "generated_products": "generated products",
+    "splitting": "splitting of reductions",
+}
+
+
+@frozen
+class Finding:
+    """What is at fault.
+
+    Attributes:
+        stage: one of capture, autograd, decomposition, joint passes, passes, lowering, fusion, code generation, memory plan, executor, CUDA
+            graphs, cache, …; "the program" where it fails without flambeau, "nothing" where nothing fails.
+        detail: the pass or rule, or the operation that is lowered wrong.
+        graph: the number of the graph in its process; -1 where it does not matter.
+        steps: what was tried, each with whether the program was right.
+        setting: environment variables under which it is right.
+    """
+
+    stage: str
+    detail: str = ""
+    graph: int = -1
+    steps: tuple[tuple[str, bool], ...] = ()
+    setting: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        lines = [f"at fault: {self.stage}" + (f", {self.detail}" if self.detail else "")]
+        if self.graph >= 0:
+            lines.append(f"in graph {self.graph}")
+        if self.setting:
+            lines.append("right with " + " ".join(f"{k}={v!r}" for k, v in self.setting.items()))
+        return "\n".join(lines)
+
+
+def bisect(test: Test, tell: Callable[[str], None] = lambda words: None) -> Finding:
+    """Name the stage at fault.
+
+    Args:
+        test: whether the program is right under these environment variables.
+        tell: is given a line for each thing tried.
+    """
+    return _Search(test, tell).run()
+
+
+def bisect_here(function: Callable[[], bool], tell: Callable[[str], None] = lambda words: None) -> Finding:
+    """As `bisect`, for a function of this process that compiles anew, calls, and answers whether all was right; an exception counts as wrong."""
+    from ..compiler import reset
+
+    def test(environment: Mapping[str, str]) -> bool:
+        with _environment(environment):
+            reset()
+            try:
+                return bool(function())
+            except Exception:
+                return False
+            finally:
+                reset()
+
+    return bisect(test, tell)
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+class _Search:
+    def __init__(self, test: Test, tell: Callable[[str], None]) -> None:
+        self._test, self._tell = test, tell
+        self._steps: list[tuple[str, bool]] = []
+
+    def right(self, words: str, **changes: str) -> bool:
+        """Whether the program is right with these variables."""
+        found = self._test({**_BASE, **changes})
+        self._steps.append((words, found))
+        self._tell(f"{words}: {'right' if found else 'wrong'}")
+        return found
+
+    def run(self) -> Finding:
+        if self.right("as it is"):
+            return self._found("nothing")
+        if not self.right("without flambeau", FLAMBEAU_DISABLE="1"):
+            return self._found("the program")
+        for backend, stage in _BACKENDS.items():
+            chosen = {OVERRIDE_BACKENDS: f">=0:{backend}"}
+            if not self.right(f"with backend {backend}", **chosen):
+                return self._early(stage, chosen)
+        graph = self._graph()
+        for stage, changes in _AROUND.items():
+            if self.right(f"without {stage}" if stage != "executor" else "with the executor in Python", **changes):
+                return self._found(stage, "", graph, changes)
+        for switch, stage in _STAGES.items():
+            if self.right(f"without {stage}", **{_PASSES: switch}):
+                return self._found(stage, "", graph, {_PASSES: switch})
+        return self._inside(graph)
+
+    def _early(self, stage: str, chosen: Mapping[str, str]) -> Finding:
+        """Of autograd, the pass; of what is done to joint graphs, the rewrite."""
+        if stage == "decomposition":
+            names = self._names("joint")
+            if self.right("without joint passes", **chosen, **{_PASSES: ",".join(names)}):
+                name = self._one(names, chosen)
+                return self._found("joint passes", name, -1, {_PASSES: name})
+        if stage != "autograd":
+            return self._found(stage, "", -1, {})
+        from flambeau_autograd.passes.runner import SWITCHES
+
+        for name in SWITCHES:
+            if self.right(f"without autograd's {name}", **chosen, **{_JOINT: name}):
+                return self._found(stage, name, -1, {_JOINT: name})
+        return self._found(stage, "", -1, {})
+
+    def _inside(self, graph: int) -> Finding:
+        for kind, stage in (("joint", "joint passes"), ("pass", "passes")):
+            names = self._names(kind)
+            if self.right(f"without {stage}", **{_PASSES: ",".join(names)}):
+                name = self._one(names)
+                rules = self._rules(name) if kind == "pass" else []
+                return self._found(stage, self._one(rules) if rules else name, graph, {_PASSES: name})
+        if self.right("without fusion", **{_PASSES: "fusion"}):
+            return self._found("fusion", "", graph, {_PASSES: "fusion"})
+        if not self.right("without kernels", **{_PASSES: "lowering"}):
+            for name in ("dead_code", "no_ops", "common_subexpressions", "dead_code_again", "min_cut"):
+                if self.right(f"without autograd's {name}", **{_JOINT: name}):
+                    return self._found("autograd", name, graph, {_JOINT: name})
+            return self._found("program", "library calls and the outer program", graph, {})
+        at_fault = self._operation()
+        if self.right("with the interpreter of the loop IR", **{OVERRIDE_BACKENDS: ">=0:loops"}):
+            return self._found("code generation", at_fault, graph, {_PASSES: "lowering"})
+        return self._found("lowering", at_fault, graph, {_PASSES: "lowering"})
+
+    def _names(self, kind: str) -> list[str]:
+        from flambeau_inductor.pipeline import switches
+
+        return [name for name, its in switches().items() if its == kind]
+
+    def _one(self, names: Sequence[str], chosen: Mapping[str, str] | None = None) -> str:
+        """The one of several without which the program is right; by halves."""
+        names = list(names)
+        while len(names) > 1:
+            half = names[: len(names) // 2]
+            rest = names[len(names) // 2 :]
+            if self.right(f"without {', '.join(half)}", **{**(chosen or {}), _PASSES: ",".join(half)}):
+                names = half
+            elif self.right(f"without {', '.join(rest)}", **{**(chosen or {}), _PASSES: ",".join(rest)}):
+                names = rest
+            else:
+                return ", ".join(names)  # more than one is needed
+        return names[0] if names else ""
+
+    def _rules(self, name: str) -> list[str]:
+        from flambeau_inductor.passes.order import TABLES
+
+        return [rule.name for rule in TABLES[name].rules] if name in TABLES else []
+
+    def _graph(self) -> int:
+        """The first graph with which the program is wrong; -1 where there is one only."""
+        low, high = 0, 1
+        while self.right(f"first {high} graphs compiled", **{OVERRIDE_BACKENDS: f">={high}:eager"}):
+            low, high = high, 2 * high
+            if high > 1 << 12:
+                return -1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.right(f"first {middle} graphs compiled", **{OVERRIDE_BACKENDS: f">={middle}:eager"}):
+                low = middle
+            else:
+                high = middle
+        return high - 1
+
+    def _operation(self) -> str:
+        """Which of the calls of its graph, in order, makes the program wrong as soon as it is a kernel."""
+        low, high = 0, 1
+        while self.right(f"first {high} operations lowered", **{_PASSES: f"lowering>{high}"}):
+            low, high = high, 2 * high
+            if high > 1 << 14:
+                return ""
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.right(f"first {middle} operations lowered", **{_PASSES: f"lowering>{middle}"}):
+                low = middle
+            else:
+                high = middle
+        return f"operation {high} of its graph"
+
+    def _found(
+        self, stage: str, detail: str = "", graph: int = -1, setting: Mapping[str, str] | None = None
+    ) -> Finding:
+        return Finding(stage, detail, graph, tuple(self._steps), dict(setting or {}))

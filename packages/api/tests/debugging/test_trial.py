@@ -1,0 +1,100 @@
+"""One graph tried: verdicts here, and in a process that survives what a child does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+from flambeau.debugging.bisect import bisect_here
+from flambeau.debugging.graphs import pack
+from flambeau.debugging.reduce import Candidate, reduced
+from flambeau.debugging.trial import Trials, check, judge, run_script, try_here
+
+
+class _Model(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin() * 2
+
+
+def _raises(*inputs: Any) -> Any:
+    raise ZeroDivisionError
+
+
+def test_verdicts() -> None:
+    model, x = _Model(), [torch.randn(4)]
+    assert judge(model, model, x, "any") == "ok"
+    assert judge(model, lambda x: x.sin() * 3, x, "any").startswith("wrong: result 0")
+    assert judge(model, _raises, x, "any") == "crash: ZeroDivisionError"
+
+
+def test_where_eager_raises_nothing_is_at_fault() -> None:
+    model = _Model()
+    assert judge(model, model, ["no tensor"], "any").startswith("ok: eager raises")
+
+
+def test_a_model_without_a_twin_in_float64_has_eager_as_its_judge() -> None:
+    class Single(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.dtype is not torch.float32:
+                raise TypeError("of single precision")
+            return x.sin()
+
+    assert judge(Single(), lambda x: x.sin() + 1, [torch.randn(4)], "any").startswith("wrong")
+
+
+def test_check_raises_for_the_script_that_calls_it() -> None:
+    with pytest.raises(AssertionError, match="wrong"):
+        check(_Model(), lambda x: x, [torch.randn(4)], "wrong")
+    with pytest.raises(ZeroDivisionError):
+        check(_Model(), _raises, [torch.randn(4)], "crash")
+
+
+def test_compile_calls_that_raise_are_crashes() -> None:
+    packed = pack(fx.symbolic_trace(_Model()), [torch.randn(4)])
+    assert try_here(packed, "any", {"backend": "eager"}, {}) == "ok"
+    assert try_here(packed, "any", {"backend": "no such"}, {}) == "crash: UnknownName"
+
+
+def test_scripts_of_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, words in (("x = 1", "ok"), ("raise ValueError", "exit 1"), ("raise SystemExit(3)", "exit 3")):
+        file = tmp_path / "script.py"
+        file.write_text(text)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", ["pytest"])
+            patch.syspath_prepend(str(tmp_path))
+            assert run_script(str(file), [], {}) == words
+
+
+def test_a_process_survives_its_children(tmp_path: Path) -> None:
+    """A crash, a hang and what cannot be tried are verdicts; the next trial goes on."""
+    scripts = {
+        "good": "import sys; assert sys.argv[1:] == ['word']",
+        "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        "hang": "import time; time.sleep(60)",
+        "leave": "import os; os._exit(4)",
+    }
+    for name, text in scripts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    with Trials(seconds=5) as process:
+        found = {name: process.script(str(tmp_path / f"{name}.py"), ["word"], {}) for name in scripts}
+        assert process.verdict(b"no graph").startswith("ok: cannot be tried")
+        assert process.count == 5
+    assert found == {"good": "ok", "crash": "signal 11", "hang": "hung", "leave": "crash: exit"}
+
+
+def test_a_candidate_that_eager_refuses_is_none() -> None:
+    """Sizes that do not fit are not tried; the graph stays as large as eager needs it."""
+    gm = fx.symbolic_trace(lambda x: x.view(4, 2).sum(0).view(2))
+    best = reduced(Candidate(gm, (torch.randn(8),)), lambda found: found.size >= 3)
+    assert best.size == 3
+    best.graph(*best.inputs)
+
+
+def test_an_exception_is_a_failure_in_this_process() -> None:
+    """Which is right without flambeau only where the function says so."""
+    assert bisect_here(lambda: bool(_raises())).stage == "the program"
+    assert bisect_here(lambda: True).stage == "nothing"
