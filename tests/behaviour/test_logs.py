@@ -17,7 +17,16 @@ from flambeau.log import ARTIFACTS
 FRESH = {"force_disable_caches": True}
 """What comes from the disk cache is not compiled, so that the compiler has nothing to tell."""
 
-NEED_MORE = {"autotuning", "caching", "cudagraphs", "perf_hints", "fallbacks", "repeats"}
+NEED_MORE = {
+    "autotuning",
+    "benchmarking",
+    "graph_code_verbose",
+    "caching",
+    "cudagraphs",
+    "perf_hints",
+    "fallbacks",
+    "repeats",
+}
 """Names that need more than a program: a cache, a device, an option, something that cannot be compiled, layers."""
 
 

@@ -1,16 +1,21 @@
-"""`FLAMBEAU_LOGS`: which artifacts of a compilation are printed, and where the events of all packages go.
+"""`FLAMBEAU_LOGS`: which events of a compilation are shown, in which form, and where.
 
-In: a string such as `"graph_breaks,recompiles,+guards"` (from the environment or `set_logs`). Out: events whose `artifact` is enabled go to
-standard error, the rest are dropped before they are rendered. Silent by default, but for warnings.
-The loggers are flambeau's own: structlog's configuration belongs to the application, and is neither read nor changed.
+In: settings (from the environment or `set_logs`) and the events of all packages. Out: lines on standard error, and in the file that `FLAMBEAU_LOGS_OUT` names.
+What is not enabled is dropped before it is rendered. Silent by default, but for warnings. `log_names.py` has the names.
+The loggers are flambeau's own: structlog's configuration belongs to the application, and is neither read nor changed. Levels of torch's own loggers
+are changed where a name asks for it, and put back by the next settings.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from pathlib import Path
+from types import FrameType
 from typing import Any, Final, TextIO
 
 from attrs import frozen
@@ -21,51 +26,12 @@ import flambeau_inductor.log
 import flambeau_runtime.log
 from flambeau_runtime.log import load_structlog
 
-from .errors import NotHereYet, UnknownName
-from .torch_names import LOGS
+from .errors import InvalidOption
+from .log_names import ALIASES, ARTIFACTS, LogSettings, is_artifact, parse, settings_of
 
-#: Artifact name -> what it shows. The names are those of TORCH_LOGS.
-ARTIFACTS: Mapping[str, str] = {
-    "graph_breaks": "each graph break with the user's file and line, the reason and a hint",
-    "recompiles": "why a frame was compiled again: the first guard that failed",
-    "recompiles_verbose": "every guard that failed, for every cached entry",
-    "guards": "the guards of each compiled frame",
-    "graph_code": "each captured graph as Python code",
-    "graph": "each captured graph as a table",
-    "graph_sizes": "sizes of every tensor in the captured graph",
-    "bytecode": "the original and the rewritten bytecode of each frame",
-    "side_effects": "mutations that are replayed after the graph",
-    "dynamic": "symbols, ranges and specialisations of dynamic shapes",
-    "aot_joint_graph": "the joint forward and backward graph",
-    "aot_graphs": "the partitioned forward and backward graphs",
-    "post_grad_graphs": "ATen graphs after inductor's passes",
-    "ir_pre_fusion": "loop IR before fusion",
-    "ir_post_fusion": "kernel bodies after fusion",
-    "ir_stages": "loops, kernels, their sources and the program after each stage of inductor",
-    "fusion": "which operations were fused, and why others were not",
-    "fallbacks": "operations that became library calls, with the reason",
-    "output_code": "the program and the kernels of each artifact",
-    "kernel_code": "the source of each generated kernel",
-    "autotuning": "what was measured for each product, kernel and program, and what was chosen",
-    "caching": "cache hits, misses and the reason of each miss",
-    "cudagraphs": "what is recorded as a CUDA graph and what is not, with the reason",
-    "repeats": "calls of modules and regions that are alike and were compiled once",
-    "perf_hints": "missed optimisations",
-    "timings": "seconds spent in each stage of a compilation",
-}
+__all__ = ["ALIASES", "ARTIFACTS", "Deferred", "LogSettings", "configure", "logger", "parse", "set_logs"]
 
-
-@frozen
-class LogSettings:
-    """Which artifacts are shown.
-
-    Attributes:
-        artifacts: enabled artifact names.
-        level: the lowest level shown for events that carry no artifact.
-    """
-
-    artifacts: frozenset[str] = frozenset()
-    level: int = logging.WARNING
+OUT, FORMAT, FILTER = "FLAMBEAU_LOGS_OUT", "FLAMBEAU_LOGS_FORMAT", "FLAMBEAU_LOGS_TRACE_ID_FILTER"
 
 
 @frozen
@@ -81,54 +47,53 @@ class Deferred:
         return self.make()
 
 
-def parse(text: str, kind: str = "log artifact") -> LogSettings:
-    """Read a `FLAMBEAU_LOGS` value.
-
-    Args:
-        text: comma separated artifact names; `+name` is accepted for `name`, `-name` switches one off, `all` means every one,
-            `debug` and `info` lower the level of the events that belong to no artifact.
-        kind: what an error calls a name.
-
-    Raises:
-        UnknownName: for a name that is no artifact.
-    """
-    chosen: set[str] = set()
-    level = logging.WARNING
-    for word in filter(None, (part.strip() for part in text.split(","))):
-        name = word.lstrip("+-")
-        if name in ("debug", "info"):
-            level = min(level, logging.DEBUG if name == "debug" else logging.INFO)
-        elif name == "all":
-            chosen.difference_update(ARTIFACTS) if word.startswith("-") else chosen.update(ARTIFACTS)
-        elif name in LOGS:
-            raise NotHereYet(kind, name)
-        elif name not in ARTIFACTS:
-            raise UnknownName(kind, name, [*ARTIFACTS, "all", "debug", "info"])
-        elif word.startswith("-"):
-            chosen.discard(name)
-        else:
-            chosen.add(name)
-    return LogSettings(frozenset(chosen), level)
-
-
 def _level_number(method: str) -> int:
     return logging.getLevelNamesMapping().get(method.upper(), logging.INFO)
 
 
-def _select(settings: LogSettings, structlog: Any) -> Any:
-    """A structlog processor that drops what is not enabled."""
+def _caller() -> FrameType | None:
+    """The frame that logs, which called structlog, which called a processor, which calls this."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "structlog":
+        frame = frame.f_back
+    return frame
+
+
+def _level_of(module: str, settings: LogSettings) -> int:
+    """The level for a module: that of the nearest name above it."""
+    while module:
+        if module in settings.modules:
+            return settings.modules[module]
+        module = module.rpartition(".")[0]
+    return settings.level
+
+
+def _select(settings: LogSettings, wanted: frozenset[str], structlog: Any) -> Any:
+    """A structlog processor that drops what is not enabled, and notes whose event it is. `wanted`: compile ids, if not all."""
 
     def processor(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        artifact = event.get("artifact")
-        shown = artifact in settings.artifacts if artifact else False
-        if not shown and _level_number(method) < settings.level:
+        level, shown = settings.level, event.get("artifact") in settings.artifacts
+        if settings.modules and not shown:
+            frame = _caller()
+            level = _level_of(str(frame.f_globals.get("__name__", "")) if frame is not None else "", settings)
+        if not shown and _level_number(method) < level:
             raise structlog.DropEvent
+        number = flambeau_capture.log.compile_id.get()
+        if wanted and (not number or wanted.isdisjoint((number, number.partition("/")[0]))):
+            raise structlog.DropEvent
+        if number:
+            event["id"] = f"[{number}]"
         return event
 
     return processor
 
 
-def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+def _filter_of(text: str) -> frozenset[str]:
+    """Compile ids as `FLAMBEAU_LOGS_TRACE_ID_FILTER` has them: `[0/1],[2/0]`, or `0` for every compile of that frame."""
+    return frozenset(filter(None, (part.strip().strip("[]") for part in text.split(","))))
+
+
+def _line(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     """One line of key=value pairs; multi-line text (graphs, code) follows indented below it."""
     name = event.pop("event")
     artifact = event.pop("artifact", None)
@@ -143,13 +108,78 @@ def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-class _StandardError:
-    """Standard error as it is when something is written."""
+def _json(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    """One JSON object a line."""
+    name = event.pop("event")
+    time = datetime.datetime.now(datetime.UTC).isoformat()
+    plain = {key: value if isinstance(value, bool | int | float | None) else str(value) for key, value in event.items()}
+    return json.dumps({"time": time, "level": method, "event": name, **plain})
+
+
+def _formatted(template: str) -> Any:
+    """A renderer for a format of `logging`: its attributes, with `message` as the line would say it, `artifact` and `trace_id`."""
+    formatter = logging.Formatter(template)
+
+    def render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+        frame = _caller()
+        path, line, module, function = "", 0, "", ""
+        if frame is not None:
+            path, line, function = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+            module = str(frame.f_globals.get("__name__", ""))
+        artifact, number = event.get("artifact") or "", str(event.pop("id", ""))
+        words = _line(logger, method, event).partition("] ")[2]
+        record = logging.LogRecord(module, _level_number(method), path, line, words, None, None, function)
+        vars(record).update(artifact=artifact, trace_id=number, artifact_name=artifact)
+        return formatter.format(record)
+
+    return render
+
+
+def renderer_of(text: str) -> Any:
+    """What `FLAMBEAU_LOGS_FORMAT` says: nothing for lines as they are, `short`, `json`, or a format of `logging` such as `%(asctime)s %(trace_id)s %(message)s`.
+
+    Raises:
+        InvalidOption: for a text that is none of these.
+    """
+    if text in ("", "default"):
+        return _line
+    if text == "json":
+        return _json
+    if text == "short":
+        return _formatted("%(levelname)s:%(name)s:%(message)s")
+    try:
+        record = logging.LogRecord("name", logging.INFO, "", 0, "message", None, None)
+        vars(record).update(artifact="", trace_id="", artifact_name="")
+        if "%(" not in text:
+            raise ValueError("it names no attribute")
+        logging.Formatter(text).format(record)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidOption(
+            f"{FORMAT}={text!r} is no format: {error}",
+            "'short', 'json', or attributes of logging: '%(asctime)s %(message)s'",
+        ) from None
+    return _formatted(text)
+
+
+class _Output:
+    """Standard error as it is when something is written, and a file where one is named."""
+
+    file: TextIO | None = None
+
+    def __init__(self, path: str) -> None:
+        if path:
+            target = Path(path).expanduser()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.file = target.open("a", encoding="utf-8")
 
     def write(self, text: str) -> int:
+        if self.file is not None:
+            self.file.write(text)
         return sys.stderr.write(text)
 
     def flush(self) -> None:
+        if self.file is not None:
+            self.file.flush()
         sys.stderr.flush()
 
 
@@ -157,58 +187,114 @@ def _drop(*args: Any, **values: Any) -> None:
     """What an event is given to that no setting shows."""
 
 
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO}
+"""The methods whose events are dropped by default."""
+
+
 class _Router:
     """A logger in front of structlog's, which is made for the first event that may be shown: most processes have none."""
 
     settings: LogSettings = LogSettings()
-    stream: TextIO | None = None
+    _output: Any = None
+    _render: Any = _line
+    _wanted: frozenset[str] = frozenset()
     _made: Any = None
 
-    def configure(self, settings: LogSettings, stream: TextIO | None) -> None:
-        self.settings, self.stream, self._made = settings, stream, None
+    def configure(self, settings: LogSettings, output: Any, render: Any, wanted: frozenset[str]) -> None:
+        self.settings, self._output, self._render, self._wanted, self._made = settings, output, render, wanted, None
+
+    def shows(self, artifact: str) -> bool:
+        """Whether events of an artifact are shown, for who has to compute what they say."""
+        return artifact in self.settings.artifacts or self.settings.level <= logging.DEBUG
 
     def __getattr__(self, name: str) -> Any:
         settings = self.settings
-        if not settings.artifacts and _LEVELS.get(name, logging.CRITICAL) < settings.level:
+        lowest = min([settings.level, *settings.modules.values()]) if settings.modules else settings.level
+        if not settings.artifacts and _LEVELS.get(name, logging.CRITICAL) < lowest:
             return _drop
         if self._made is None:
             structlog = load_structlog()
             self._made = structlog.wrap_logger(
-                structlog.PrintLogger(self.stream or _StandardError()),
-                processors=[_select(settings, structlog), _render],
-                wrapper_class=structlog.make_filtering_bound_logger(
-                    logging.DEBUG if settings.artifacts else settings.level
-                ),
+                structlog.PrintLogger(self._output),
+                processors=[_select(settings, self._wanted, structlog), self._render],
+                wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if settings.artifacts else lowest),
                 context_class=dict,
                 cache_logger_on_first_use=False,
             )
         return getattr(self._made, name)
 
 
-_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO}
-"""The methods whose events are dropped by default."""
-
 logger: Any = _Router()
 """The logger of this package; the others are given it too."""
 
+_LEVELS_BEFORE: dict[str, int] = {}
+"""Levels of torch's own loggers as they were before the settings in force."""
 
-def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+
+def configure(
+    settings: LogSettings, stream: TextIO | None = None, environment: Mapping[str, str] | None = None
+) -> None:
     """Show the events of all packages.
 
     Args:
         settings: what is shown.
-        stream: where it goes; standard error by default.
+        stream: where it goes; standard error, and the file that the environment names, by default.
+        environment: where the format, the file and the filter are read from.
+
+    Raises:
+        InvalidOption: for a format that is none, or a file that cannot be written.
     """
-    logger.configure(settings, stream)
+    environment = os.environ if environment is None else environment
+    render = renderer_of(environment.get(FORMAT, ""))
+    output: Any = stream
+    if output is None:
+        try:
+            output = _Output(environment.get(OUT, ""))
+        except OSError as error:
+            raise InvalidOption(f"{OUT}={environment[OUT]!r} cannot be written: {error}") from error
+    logger.configure(settings, output, render, _filter_of(environment.get(FILTER, "")))
     for package in (flambeau_autograd, flambeau_capture, flambeau_inductor, flambeau_runtime):
         package.log.send_to(logger)
+    for name, level in _LEVELS_BEFORE.items():
+        logging.getLogger(name).setLevel(level)
+    _LEVELS_BEFORE.clear()
+    for name, level in settings.loggers.items():
+        _LEVELS_BEFORE[name] = logging.getLogger(name).level
+        logging.getLogger(name).setLevel(level)
 
 
 def configure_from_environment() -> None:
-    """Apply `FLAMBEAU_LOGS`, once at import."""
+    """Apply `FLAMBEAU_LOGS` and what goes with it, once at import."""
     configure(parse(os.environ.get("FLAMBEAU_LOGS", ""), "name in FLAMBEAU_LOGS:"))
 
 
-def set_logs(*names: str) -> None:
-    """Switch artifacts on for this process, e.g. `set_logs("graph_breaks", "recompiles")`; no name switches all off."""
-    configure(parse(",".join(names)))
+def set_logs(
+    *names: str, all: int | None = None, modules: Mapping[str, int] | None = None, **levels: int | bool | None
+) -> None:
+    """Choose what is logged in this process; without arguments nothing but warnings.
+
+    Args:
+        names: as in `FLAMBEAU_LOGS`: `set_logs("graph_breaks", "+dynamo")`.
+        all: the level of everything that belongs to no artifact.
+        modules: module of flambeau or torch, or artifact -> level or truth value.
+        levels: artifacts with True or False, aliases with a level: `set_logs(recompiles=True, dynamo=logging.DEBUG)`.
+
+    Raises:
+        UnknownName: for a name that does not exist.
+        InvalidOption: for a level of an artifact, or a truth value of something else.
+    """
+    given: list[tuple[str, int | bool]] = []
+    for name, value in {**(modules or {}), **levels}.items():
+        if value is not None:
+            given.append((name, value))
+    listed = parse(",".join(names))
+    named = settings_of(given)
+    off = {name for name, value in given if is_artifact(name) and value is False}
+    configure(
+        LogSettings(
+            (listed.artifacts | named.artifacts) - off,
+            min(listed.level, named.level) if all is None else all,
+            {**listed.modules, **named.modules},
+            {**listed.loggers, **named.loggers},
+        )
+    )

@@ -45,6 +45,13 @@ def observer_of(recorder: Recorder | None, name: str | None) -> Callable[[Compil
             logger.info("graph_break", artifact="graph_breaks", **where, text=f"{reason}\n")
             if recorder is not None:
                 recorder.breaks.append(reason)
+        if record.skipped:
+            at = {
+                "function": record.code.co_qualname,
+                "file": record.code.co_filename,
+                "line": record.code.co_firstlineno,
+            }
+            logger.info("frame_in_python", artifact="fallbacks", **where, **at, reason=record.skipped)
         if record.graph is not None:
             for artifact, text in _TEXTS.items():
                 logger.debug("graph", artifact=artifact, **where, code=Deferred(partial(text, record.graph)))

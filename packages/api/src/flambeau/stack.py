@@ -25,7 +25,7 @@ import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
 from flambeau_capture import NumbersRefused, no_warnings, unpatched
-from flambeau_runtime.artifact import Call, Instruction, Launch, Program, Subprogram
+from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.build.toolchain import Toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
@@ -38,9 +38,11 @@ from .defaults import Settings, current, option_defaults, user_errors
 from .errors import GraphNotCompiled, InternalError, InvalidOption, UserError
 from .freezing import frozen_places, may_freeze
 from .graph_key import Uncacheable, graph_key
+from .graph_logs import log_pass, log_pre_grad, log_prepared, log_program
 from .loading import load_program
 from .log import Deferred, logger
 from .options import Options
+from .perf_hints import instructions_of
 from .records import ProgramRecord, Recorder
 from .repeats import outline
 from .rescue import REPORT, as_if_not_called, in_eager, mispredicted_operator, rescue, writes_last
@@ -144,10 +146,12 @@ def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: St
     with _timed(recorder, "masks"):
         dropped = drop_known_masks(gm)
         logger.debug("masks_dropped", artifact="fusion", calls=dropped)
+        log_pass("masks", gm, changed=bool(dropped))
     with _timed(recorder, "repeats"):
         # What is frozen differs from call to call of a body.
         outlined = outline(gm, 0 if may_freeze(inputs, options) else options["repeats_outlined"])
     if outlined is not None:
+        log_pass("repeats", outlined.graph, changed=True)
         try:
             made = _compile_graph(outlined.graph, gm, inputs, options, stages, recorder)
         except (autograd.UnsupportedGraph, NotLowered) as error:
@@ -204,6 +208,7 @@ def _compile_both(
         runtime.warm_up()
     before = len(shape_guards(inputs))
     counters["aot_autograd"]["total"] += 1
+    log_pre_grad(gm)
     with _timed(recorder, "autograd"), no_warnings():
         prepared = autograd.prepare(
             gm,
@@ -218,7 +223,7 @@ def _compile_both(
     if prepared.backward is None:
         # What has no backward is one graph, which nobody has handed to `rewrite`.
         inductor.run_joint_passes(prepared.forward, stages.inductor)
-    _log_graphs(prepared)
+    log_prepared(prepared)
     graphs = [(prepared.forward, prepared.forward_inputs)]
     if prepared.backward is not None:
         graphs.append((prepared.backward, prepared.backward_inputs))
@@ -335,12 +340,6 @@ def mark_static(gm: fx.GraphModule, prepared: autograd.Prepared) -> None:
             node.meta["static"] = value.kind == "input" and marks[value.index]
 
 
-def _log_graphs(prepared: autograd.Prepared) -> None:
-    for kind, graph in (("forward", prepared.forward), ("backward", prepared.backward)):
-        if graph is not None:
-            logger.debug("aot_graph", artifact="aot_graphs", kind=kind, code=Deferred(partial(getattr, graph, "code")))
-
-
 def _toolchain(stages: Stages) -> Toolchain | None:
     """What compiles C++; None where there is no working compiler, of which the runtime has warned once, or no use for one."""
     if not stages.inductor.cpp_kernels or stages.inductor.cpu_backend != "cpp":
@@ -438,9 +437,7 @@ def _loaded(
     loaded: dict[str, CompiledFn] = {}
     for (kind, artifact), tensors in zip(compiled.programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
-        logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
-        for library in artifact.libraries:
-            logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
+        log_program(recorder.programs[-1], graphed=options["triton.cudagraphs"])
         loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
     forward = loaded["forward"]
     if compiled.folding is not None:
@@ -483,23 +480,13 @@ def _program_record(kind: str, artifact: runtime.Artifact, cached: bool) -> Prog
     calls: dict[str, int] = {}
     kernels = 0
     fused: set[str] = set()
-    for instruction in _instructions(artifact.program):
+    for instruction in instructions_of(artifact.program):
         if isinstance(instruction, Launch):
             kernels += 1
             fused.update(artifact.kernels[instruction.kernel].meta.get("origins", ()))
         elif isinstance(instruction, Call):
             calls[instruction.op] = calls.get(instruction.op, 0) + 1
     return ProgramRecord(kind, kernels, calls, len(fused), cached, artifact)
-
-
-def _instructions(program: Program) -> Iterator[Instruction]:
-    """Those of a program, with those of nested programs in the place of what calls them."""
-    for instruction in program.instructions:
-        if isinstance(instruction, Subprogram):
-            for nested in instruction.programs:
-                yield from _instructions(nested)
-        else:
-            yield instruction
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from .errors import GraphBreakError, GuardSelfCheckError, InternalError, Recompi
 from .frame import Callback, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
 from .guards.build import build
 from .guards.check import holds
-from .guards.explain import GuardText, explain
+from .guards.explain import GuardText, explain, verbose_text
 from .library import functools, weakref
 from .native import _C
 from .replaced_names import PutBack, are_as_imported
@@ -131,11 +131,16 @@ class _Handler:
             # Returned, for the region to raise: a traceback begins where the program called it, without the frame of this method.
             return without_our_frames(error)
 
-    def ask(self, *asked: Any) -> Any:
-        if _OTHER_COMPILER not in sys.modules:
-            return self.answer(*asked)
-        # The region may be called under torch.compile, which would compile this compiler.
-        return torch.compiler.disable(self.answer)(*asked)
+    def ask(self, code: CodeType, *asked: Any) -> Any:
+        trees = asked[5]
+        before = log.compile_id.set(log.id_of(code, len(trees)))
+        try:
+            if _OTHER_COMPILER not in sys.modules:
+                return self.answer(code, *asked)
+            # The region may be called under torch.compile, which would compile this compiler.
+            return torch.compiler.disable(self.answer)(code, *asked)
+        finally:
+            log.compile_id.reset(before)
 
     def answer(
         self,
@@ -309,5 +314,8 @@ def _checked_tree(frame: FrameInfo, answer: RunCode | RunGraph) -> tuple[_C.Guar
     reason = failure(tree, frame)
     if reason is not None:
         raise GuardSelfCheckError(f"fresh guards of {frame.code.co_qualname} do not hold: {reason}")
-    log.logger.debug(log.GUARDS, artifact="guards", function=frame.code.co_qualname, guards=GuardText(answer.guards))
+    where = frame.code.co_qualname
+    log.logger.debug(log.GUARDS, artifact="guards", function=where, guards=GuardText(answer.guards))
+    verbose = log.Text(lambda: verbose_text(answer.guards))
+    log.logger.debug(log.GUARDS, artifact="verbose_guards", function=where, guards=verbose)
     return tree, slots

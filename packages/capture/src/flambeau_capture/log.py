@@ -12,10 +12,13 @@ import logging
 import random
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import CodeType
 from typing import Any, Final
 
 from attrs import frozen
+
+from .library import weakref
 
 NAME: Final = "flambeau.capture"
 
@@ -76,6 +79,17 @@ class Text:
         return self.make()
 
 
+compile_id: ContextVar[str] = ContextVar("flambeau_compile_id", default="")
+"""Which compile is at work, as `frame/entry`: frames count in the order in which they were first looked at, entries of a frame from 0."""
+
+_FRAMES: weakref.WeakKeyDictionary[CodeType, int] = weakref.WeakKeyDictionary()
+
+
+def id_of(code: CodeType, entries: int) -> str:
+    """The id of the compile that comes after so many entries of a code."""
+    return f"{_FRAMES.setdefault(code, len(_FRAMES))}/{entries}"
+
+
 def place_of(code: CodeType) -> dict[str, Any]:
     """The keys of an event that say which function it is about."""
     return {"function": code.co_qualname, "file": code.co_filename, "line": code.co_firstlineno}
@@ -89,5 +103,7 @@ GUARDS: Final = "guards"
 RECOMPILE_FAILURES: Final = "recompile_failures"
 CAPTURED: Final = "captured"
 BYTECODE: Final = "bytecode"
+FRAME_SKIPPED: Final = "frame_skipped"
+BREAK_IN_LOOP: Final = "graph_break_in_a_loop"
 SIDE_EFFECTS: Final = "side_effects"
 DYNAMIC: Final = "dynamic_shapes"

@@ -189,6 +189,15 @@ def _round_by_round(
     observer: Callable[[CompileRecord], None] | None,
 ) -> Answer:
     """The answer for a frame with a loop that breaks: plain Python, where rounds that can be functions are called as such."""
+    at = error.reason.position
+    log.logger.info(
+        log.BREAK_IN_LOOP,
+        artifact="perf_hints",
+        **log.place_of(info.code),
+        at="" if at is None else f"{at.file}:{at.line}",
+        reason=error.reason.message,
+        hint="the frame runs in plain Python from the loop on; move what breaks out of the loop, or the loop's body into a function",
+    )
     for head in error.heads:
         try:
             code = separate_rounds(info.code, head)

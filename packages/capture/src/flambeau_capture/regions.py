@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from attrs import evolve
 
-from . import compile_hooks, hook, stance
+from . import compile_hooks, hook, log, stance
 from .collector import few_collections
 from .config import Config
 from .error_root import FlambeauError
@@ -39,6 +39,10 @@ _MODULE_MACHINERY = frozenset(
 )
 """Methods of `nn.Module` itself: what they do to a module is replayed by calling them, so they are never compiled on their own."""
 _SUSPENDS = 0x20 | 0x80 | 0x200
+_LEFT_TO_PYTHON = {
+    Decision.SKIP: "code of a library, which runs in Python; what it calls is looked at",
+    Decision.OPAQUE: "code of a library, which runs in Python with all that it calls",
+}
 
 
 def make_region(
@@ -104,6 +108,9 @@ class _Callback:
     def _answer(self, info: FrameInfo) -> Answer:
         decision = decide(info.code)
         if decision is not Decision.TRACE or info.code.co_flags & _SUSPENDS:
+            suspends = decision is Decision.TRACE
+            reason = "a generator or coroutine runs as it is" if suspends else _LEFT_TO_PYTHON[decision]
+            log.logger.info(log.FRAME_SKIPPED, artifact="fallbacks", **log.place_of(info.code), reason=reason)
             return SkipAlways(recursive=decision is Decision.OPAQUE)
         if info.code in _MODULE_MACHINERY:
             return SkipAlways()

@@ -68,7 +68,7 @@ from .schedule.combine import combine
 from .schedule.gemms import form_gemms
 from .schedule.split import split_reductions
 from .schedule.steps import check_order
-from .schedule.text import launches_text, schedule_text
+from .schedule.text import dependencies_text, launches_text, running_order_text, schedule_text
 from .switches import STAGES
 from .switches import check as check_names
 
@@ -232,6 +232,7 @@ def _compile_rewritten(gm: fx.GraphModule, inputs: Sequence[Any], context: Compi
         with context.stage("lowering") as stage:
             graph = lower_graph(gm, inputs, context, library=library)
             stage.show(partial(graph_text, graph), artifact="ir_pre_fusion")
+            stage.show(partial(dependencies_text, graph), artifact="compute_dependencies", dump="dependencies")
         if config.verify:
             verify(graph)
         try:
@@ -328,6 +329,7 @@ def _finish(
         for plan in plans:
             check_order(plan.steps)
         stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
+        stage.show(partial(running_order_text, plans), artifact="schedule", dump="schedule")
     with context.stage("launches") as stage:
         if context.allows("launches"):
             plans = ChooseLaunches(config, way.launches).apply(plans)
@@ -338,6 +340,7 @@ def _finish(
             sources.verify()
         stage.show(sources.kernel_ir, dump="kernels")
         stage.show(sources.text)
+        stage.show(sources.tiling_text, artifact="loop_tiling", dump="tiling")
     with context.stage("program") as stage:
         *bodies, plan = plans
         built = build(

@@ -102,6 +102,9 @@ def _submitted(artifact: Artifact, device: torch.device, store: Store) -> list[F
 
 def _survived(artifacts: Sequence[Artifact], device: torch.device) -> list[float | None]:
     answer = _ask(artifacts, device)
+    for artifact, seconds in zip(artifacts, [] if isinstance(answer, WorkerFailed) else answer):
+        kernels = [kernel.entry for kernel in artifact.kernels]
+        logger.debug("measured", artifact="benchmarking", kernels=kernels, device=str(device), seconds=seconds)
     if not isinstance(answer, WorkerFailed):
         return answer
     # The process died: each by itself in one of its own tells whose fault it is.

@@ -16,7 +16,7 @@ from attrs import fields
 
 from ..class_names import class_name, class_qualname
 from ..constant_objects import is_constant_object
-from ..library import collections
+from ..library import collections, linecache
 from ..sources.source import Source, SourceError, resolve
 from . import spec as gs
 from .check import changed_bindings, holds
@@ -41,6 +41,18 @@ class GuardText:
 
     def __repr__(self) -> str:
         return "\n".join(describe(spec) for spec in self.specs)
+
+
+def verbose_text(specs: tuple[gs.GuardSpec, ...]) -> str:
+    """The guards of an entry, one a line, each followed by the user's line that needs it, where one does."""
+    lines: list[str] = []
+    for spec in specs:
+        lines.append(f"{type(spec).__name__}: {describe(spec)}")
+        if spec.position is not None:
+            file, line, function = spec.position
+            source = linecache.getline(file, line).strip()
+            lines.append(f"  needed at {file}:{line} in {function}" + (f": {source}" if source else ""))
+    return "\n".join(lines) + "\n"
 
 
 def explain(spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None) -> str:

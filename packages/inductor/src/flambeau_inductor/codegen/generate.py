@@ -36,6 +36,15 @@ class Sources:
         """The kernels that differ, without what they are translated with."""
         return "\n".join(sources_of(kernel for _, kernel in self.kernels.values()))
 
+    def tiling_text(self) -> str:
+        """How the loops of each kernel are cut, one a line."""
+        lines = []
+        for name, (_, kernel) in self.kernels.items():
+            facts = {key: value for key, value in kernel.meta.items() if key not in ("origins", "stack", "modules")}
+            facts |= {"parallel": kernel.extent, "grain": kernel.grain}
+            lines.append(f"{name}: " + ", ".join(f"{key}={value}" for key, value in facts.items()))
+        return "".join(f"{line}\n" for line in lines)
+
     def kernel_ir(self) -> str:
         """The same kernels in the kernel IR, as far as their generator has it; equal parts of one once."""
         found: dict[str, list[str]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from attrs import evolve, frozen
 
@@ -17,6 +18,7 @@ from ..ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Axis, Operation, Template
 from ..ir.scalar import walk
+from ..log import LOOPS_ORDERED, Text, logger
 from ..ops.aten import moving_names
 from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
@@ -24,6 +26,16 @@ from .merge import MAX_FUSION_SIZE, MAX_FUSION_UNIQUE_IO_BUFFERS
 from .nest import Nest, read_indices, values
 from .rows import by_rows
 from .steps import Step
+
+
+def axes_text(before: Nest, after: Nest) -> str:
+    """What a kernel computes, its axes as the operations had them and as they are, outermost first; those behind the bar are summed or scanned."""
+
+    def words(nest: Nest) -> str:
+        parts = (", ".join(f"{axis.symbol}: {axis.size}" for axis in axes) for axes in (nest.outer, nest.inner))
+        return " | ".join(filter(None, parts)) or "one point"
+
+    return f"of {', '.join(after.origins)}\nbefore: {words(before)}\nafter:  {words(after)}\n"
 
 
 @frozen
@@ -61,7 +73,9 @@ def schedule(
             continue
         nest = _without_dead(group.nest, needed[group.number], buffers)
         if nest.statements:
+            before = nest
             nest = by_rows(improve(nest)) if loop_ordering_after_fusion else nest
+            logger.debug(LOOPS_ORDERED, artifact="loop_ordering", text=Text(partial(axes_text, before, nest)))
             steps.append(body_of(nest, buffers, graph, names, is_named=is_named))
     return Schedule(tuple(steps), buffers)
 

@@ -197,6 +197,14 @@ def _constants(artifact: a.Artifact, supplied: Sequence[torch.Tensor]) -> dict[i
 def _reporter(report: Report | None) -> Report:
     def tell(decision: GraphDecision) -> None:
         logger.info("cuda_graph", artifact="cudagraphs", text=str(decision))
+        if decision.kind != "recorded":
+            logger.info(
+                "no_cuda_graph",
+                artifact="perf_hints",
+                program=decision.program,
+                reason=decision.reason,
+                at=decision.position,
+            )
         if report is not None:
             report(decision)
 
