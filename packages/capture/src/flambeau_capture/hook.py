@@ -30,7 +30,7 @@ from .frame import Callback, FrameInfo, Later, Once, RunCode, RunGraph, Skip, Sk
 from .guards.build import build
 from .guards.check import holds
 from .guards.explain import GuardText, explain, verbose_text
-from .library import functools, weakref
+from .library import functools
 from .native import _C
 from .replaced_names import PutBack, are_as_imported
 from .scopes import leave_behind
@@ -45,7 +45,6 @@ _TOLD = 16
 """How many entries a miss is explained for: code shared by many modules may have hundreds."""
 _OTHER_COMPILER = "torch._dynamo"
 """Where it is loaded, it may be looking at every frame of this thread."""
-_numbers: weakref.WeakKeyDictionary[CodeType, int] = weakref.WeakKeyDictionary()
 _VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 
 
@@ -154,7 +153,6 @@ class _Handler:
         over_limit: bool,
         replaced: tuple[str, ...],
     ) -> Any:
-        number = _numbers.setdefault(code, len(_numbers))
         frame = FrameInfo(
             code,
             f_locals,
@@ -164,7 +162,7 @@ class _Handler:
             function,
             len(trees),
             replaced,
-            compile_id=f"{number}/{len(trees)}",
+            compile_id=log.id_of(code, len(trees)),
         )
         over_limit = over_limit or self.is_over_all(code)
         if trees or over_limit:
