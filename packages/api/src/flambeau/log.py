@@ -196,7 +196,7 @@ class _Router:
 
     settings: LogSettings = LogSettings()
     _output: Any = None
-    _render: Any = _line
+    _render: Any = None
     _wanted: frozenset[str] = frozenset()
     _made: Any = None
 
