@@ -179,11 +179,12 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy, strict, over every package's sources."""
+    """mypy, strict, over every package's sources, and over code as users write it."""
     session.install(
         TORCH, "-r", "tools/lint-requirements.txt", "attrs", "structlog", "rich", "click", "jinja2", "numpy==2.4.6"
     )
     session.run("mypy", *(f"packages/{name}/src" for name in PACKAGES))
+    session.run("mypy", "tests/typing/user_code.py")
 
 
 @nox.session

@@ -11,7 +11,7 @@ import copyreg
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import torch
 
@@ -40,6 +40,8 @@ from .targets import name_of, target_of
 from .torch_names import ARGUMENTS
 
 Function = Callable[..., Any]
+Model = TypeVar("Model", bound=Callable[..., Any])
+"""A function or a module: what comes back is called as it is, and has its attributes."""
 _OF_CAPTURE = ("guard_filter_fn", "verify")
 """Options that say what capture does, whatever the backend."""
 
@@ -50,6 +52,36 @@ def _corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any)
 
 
 flambeau_capture.register_correction(_corrected)
+
+
+@overload
+def compile(
+    model: Model,
+    *,
+    fullgraph: bool | None = None,
+    dynamic: bool | None = None,
+    backend: str | Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+) -> Model: ...
+
+
+@overload
+def compile(
+    model: None = None,
+    *,
+    fullgraph: bool | None = None,
+    dynamic: bool | None = None,
+    backend: str | Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+) -> Callable[[Model], Model]: ...
 
 
 def compile(
