@@ -37,6 +37,7 @@ HANDLERS = {
     f"{_API}/rescue.py:_results_or_error": "tests/robustness/test_rescue.py::test_what_eager_wrote_before_its_error_is_written",
     f"{_API}/rescue.py:_restoring.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",
     f"{_API}/rescue.py:from_the_same_numbers.call": "tests/robustness/test_rescue.py::test_a_repeated_call_draws_the_same_numbers",
+    f"{_API}/trace/session.py:spared": "packages/api/tests/trace/test_trace.py::test_what_goes_wrong_in_a_trace_spares_the_program",
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:_run_first_pass": "tests/surface/test_options.py::test_a_pass_that_fails_is_told",
     f"{_INDUCTOR}/passes/custom.py:run_custom": "tests/surface/test_options.py::test_a_pass_that_fails_is_told",
@@ -49,7 +50,7 @@ HANDLERS = {
     f"{_AUTOGRAD}/wrappers/joint_py.py:PyJointFunction.__call__": (
         "packages/autograd/tests/test_node.py::test_what_a_hook_on_saved_tensors_raises"
     ),
-    f"{_AUTOGRAD}/pipeline.py:prepare": f"{_ERRORS}test_a_decomposition_that_raises_is_our_fault",
+    f"{_AUTOGRAD}/pipeline.py:_traced": f"{_ERRORS}test_a_decomposition_that_raises_is_our_fault",
     f"{_AUTOGRAD}/pipeline.py:_ours": f"{_ERRORS}test_a_stage_that_raises_is_our_fault",
     f"{_CAPTURE}/interp/override_probe.py:handed_on": "packages/capture/tests/interp/test_overrides.py::test_what_torch_refuses_is_the_programs_error",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder._run": "tests/behaviour/test_programs.py::test_same_as_plain_python",

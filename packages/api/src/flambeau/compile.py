@@ -38,6 +38,7 @@ from .records import Recorder
 from .stages import resolve_stages
 from .targets import name_of, target_of
 from .torch_names import ARGUMENTS
+from .trace.session import region_trace
 
 Function = Callable[..., Any]
 Model = TypeVar("Model", bound=Callable[..., Any])
@@ -168,11 +169,15 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
         logger.info("not_captured", artifact="fallbacks", target=name_of(model), reason=target.reason)
         if recorder is not None:
             recorder.not_captured = f"{name_of(model)} is {target.reason}"
+    observer, around = observer_of(recorder, arguments["name"]), None
+    if (trace := region_trace(options, arguments["name"])) is not None:
+        observer, around = trace.observed(observer), trace.around
     region = flambeau_capture.make_region(
         target.function,
         backend,
         config=settings.capture,
-        observer=observer_of(recorder, arguments["name"]),
+        observer=observer,
+        around=around,
         label=arguments["name"],
     )
     if isinstance(model, torch.nn.Module):

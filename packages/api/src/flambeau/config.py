@@ -134,5 +134,24 @@ class Config(OptionRecord):
         key=False,
         accepts=_THREADS,
     )
+    trace_enabled: bool = option(
+        False,
+        "write down what each compile does, for `flambeau report` (kernels are measured meanwhile, so that compiling takes longer)",
+        user="trace.enabled",
+        key=False,
+    )
+    trace_debug_dir: str = option(
+        "",
+        "the folder of the trace, which switches it on; `flambeau_trace` where only `trace.enabled` is given",
+        user="trace.debug_dir",
+        key=False,
+        variable="FLAMBEAU_TRACE",
+    )
+    trace_graph_diagram: bool = option(
+        False,
+        "draw what was fused as an SVG picture beside the trace, one a program",
+        user="trace.graph_diagram",
+        key=False,
+    )
     disable: bool = option(False, "compile nothing: `flambeau.compile` returns what it was given", key=False)
     cache_key_tag: str = option("", "a word in the key of every compiled graph: with another, none of them is found")

@@ -25,6 +25,7 @@ __all__ = [
     "NotFinite",
     "NotHereYet",
     "NotRecorded",
+    "TraceUnreadable",
     "UnknownName",
     "UnsupportedEnvironment",
     "UserError",
@@ -125,6 +126,12 @@ class ArtifactError(UserError, ValueError):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class TraceUnreadable(UserError, ValueError):
+    """A folder or file that `flambeau report` was given holds no trace, or one that another version wrote."""
+
+    code = "FB012"
 
 
 class UnsupportedEnvironment(UserError, ImportError):

@@ -53,7 +53,9 @@ def log_program(record: ProgramRecord, *, graphed: bool) -> None:
     kind, cached = record.kind, record.cached
     logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
     for library in artifact.libraries:
-        logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
+        logger.debug(
+            "library", artifact="kernel_code", name=library.name, language=library.language, source=library.source
+        )
     logger.debug(
         "program_metrics",
         artifact="inductor_metrics",

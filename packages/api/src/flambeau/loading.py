@@ -19,6 +19,7 @@ from .errors import NotFinite, NotRecorded
 from .options import Options
 from .records import Recorder
 from .stages import Stages
+from .trace.hooks import reporting
 
 Run = Callable[..., Any]
 
@@ -78,7 +79,7 @@ def _load_graphed(
         capture_sizes=None if sizes is None else frozenset(sizes),
         splits=options["graph_partition"],
     )
-    return graphs.load_graphed(artifact, name=kind, report=report, settings=settings, **how)
+    return graphs.load_graphed(artifact, name=kind, report=reporting(report), settings=settings, **how)
 
 
 def _left_alone(artifact: runtime.Artifact, options: Options) -> str:

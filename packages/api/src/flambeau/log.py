@@ -29,7 +29,20 @@ from flambeau_runtime.log import load_structlog
 from .errors import InvalidOption
 from .log_names import ALIASES, ARTIFACTS, LogSettings, is_artifact, parse, settings_of
 
-__all__ = ["ALIASES", "ARTIFACTS", "Deferred", "LogSettings", "configure", "logger", "parse", "set_logs"]
+__all__ = [
+    "ALIASES",
+    "ARTIFACTS",
+    "Deferred",
+    "LogSettings",
+    "configure",
+    "forget",
+    "listen",
+    "logger",
+    "parse",
+    "set_logs",
+]
+
+Listener = Callable[[str, Mapping[str, Any]], None]
 
 OUT, FORMAT, FILTER = "FLAMBEAU_LOGS_OUT", "FLAMBEAU_LOGS_FORMAT", "FLAMBEAU_LOGS_TRACE_ID_FILTER"
 
@@ -200,28 +213,52 @@ class _Router:
     _wanted: frozenset[str] = frozenset()
     _made: Any = None
 
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
     def configure(self, settings: LogSettings, output: Any, render: Any, wanted: frozenset[str]) -> None:
         self.settings, self._output, self._render, self._wanted, self._made = settings, output, render, wanted, None
 
+    def listen(self, listener: Listener) -> None:
+        """Tell `listener` of every event, shown or not."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+            self._made = None
+
+    def forget(self, listener: Listener) -> None:
+        """Tell `listener` no more."""
+        self._listeners.remove(listener)
+        self._made = None
+
+    def _tell(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """A structlog processor that tells the listeners."""
+        for listener in tuple(self._listeners):
+            listener(method, event)
+        return event
+
     def shows(self, artifact: str) -> bool:
-        """Whether events of an artifact are shown, for who has to compute what they say."""
-        return artifact in self.settings.artifacts or self.settings.level <= logging.DEBUG
+        """Whether somebody reads events of an artifact, for who has to compute what they say."""
+        return bool(self._listeners) or artifact in self.settings.artifacts or self.settings.level <= logging.DEBUG
 
     def __getattr__(self, name: str) -> Any:
         settings = self.settings
         lowest = min([settings.level, *settings.modules.values()]) if settings.modules else settings.level
-        if not settings.artifacts and _LEVELS.get(name, logging.CRITICAL) < lowest:
+        if self._listeners or settings.artifacts:
+            lowest = logging.DEBUG
+        if _LEVELS.get(name, logging.CRITICAL) < lowest:
             return _drop
-        if self._made is None:
+        made = self._made
+        if made is None:
             structlog = load_structlog()
-            self._made = structlog.wrap_logger(
+            told = [self._tell] if self._listeners else []
+            self._made = made = structlog.wrap_logger(
                 structlog.PrintLogger(self._output),
-                processors=[_select(settings, self._wanted, structlog), self._render],
-                wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if settings.artifacts else lowest),
+                processors=[*told, _select(settings, self._wanted, structlog), self._render],
+                wrapper_class=structlog.make_filtering_bound_logger(lowest),
                 context_class=dict,
                 cache_logger_on_first_use=False,
             )
-        return getattr(self._made, name)
+        return getattr(made, name)
 
 
 logger: Any = _Router()
@@ -261,6 +298,16 @@ def configure(
     for name, level in settings.loggers.items():
         _LEVELS_BEFORE[name] = logging.getLogger(name).level
         logging.getLogger(name).setLevel(level)
+
+
+def listen(listener: Listener) -> None:
+    """Have `listener(level, event)` called with every event of all packages from now on, shown or not; once, however often it is asked for."""
+    logger.listen(listener)
+
+
+def forget(listener: Listener) -> None:
+    """Call `listener` no more."""
+    logger.forget(listener)
 
 
 def configure_from_environment() -> None:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -48,6 +49,7 @@ from .repeats import outline
 from .rescue import REPORT, as_if_not_called, in_eager, mispredicted_operator, rescue, writes_last
 from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
+from .trace import hooks as trace
 
 CACHE_KIND = "graph"
 CompiledFn = Callable[..., Any]
@@ -143,6 +145,7 @@ def _leave_numbers_out(gm: fx.GraphModule, error: Exception) -> None:
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:
     """With calls that repeat compiled once, where there are such and no stage refuses their body."""
+    trace.write_captured(gm)
     with _timed(recorder, "masks"):
         dropped = drop_known_masks(gm)
         logger.debug("masks_dropped", artifact="fusion", calls=dropped)
@@ -184,14 +187,12 @@ def _compile_graph(
         with _timed(recorder, "cache"):
             found = _read(key, store, inputs)
         if found is not None:
-            with _timed(recorder, "load"):
-                return _assemble(found, options, stages, gm, plain, recorder, store, cached=True)
+            return _assemble(found, options, stages, gm, plain, recorder, store, cached=True)
     compiled = _compile_both(gm, plain, inputs, options, stages, recorder, store)
     if key is not None and _self_contained(compiled.graph):
         with _timed(recorder, "cache"):
             store.put(key, compiled.graph.to_bytes())
-    with _timed(recorder, "load"):
-        return _assemble(compiled.graph, options, stages, gm, plain, recorder, store, constants=compiled.constants)
+    return _assemble(compiled.graph, options, stages, gm, plain, recorder, store, constants=compiled.constants)
 
 
 def _compile_both(
@@ -224,6 +225,7 @@ def _compile_both(
         # What has no backward is one graph, which nobody has handed to `rewrite`.
         inductor.run_joint_passes(prepared.forward, stages.inductor)
     log_prepared(prepared)
+    trace.write_halves(prepared)
     graphs = [(prepared.forward, prepared.forward_inputs)]
     if prepared.backward is not None:
         graphs.append((prepared.backward, prepared.backward_inputs))
@@ -232,18 +234,20 @@ def _compile_both(
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="flambeau-build") as pool:
         pending = []
         with _timed(recorder, "inductor"):
-            for graph, graph_inputs in graphs:
+            for kind, (graph, graph_inputs) in zip(("forward", "backward"), graphs, strict=False):
                 if (operator := mispredicted_operator(graph.graph)) is not None:
                     raise NotLowered(f"{operator} returns something else than its fake says")
                 frozen = frozen_places(gm, prepared, inputs, options)
                 try:
-                    with no_warnings():
+                    with no_warnings(), trace.part(kind):
                         made = inductor.compile_frozen(graph, graph_inputs, frozen, stages.inductor)
                 except inductor.UnsupportedGraphError as error:
                     raise NotLowered(str(error)) from error
-                pending.append((pool.submit(build, made.program), _constants(made.program, graph)))
+                pending.append((pool.submit(copy_context().run, build, made.program), _constants(made.program, graph)))
                 if made.folding is not None:
-                    pending.append((pool.submit(build, made.folding), _constants(made.folding, graph)))
+                    pending.append(
+                        (pool.submit(copy_context().run, build, made.folding), _constants(made.folding, graph))
+                    )
         with _timed(recorder, "build"):
             artifacts = [future.result() for future, _ in pending]
     guards = tuple(shape_guards(inputs)[before:])
@@ -438,7 +442,9 @@ def _loaded(
     for (kind, artifact), tensors in zip(compiled.programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
         log_program(recorder.programs[-1], graphed=options["triton.cudagraphs"])
-        loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
+        with _timed(recorder, "load"):
+            loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
+        trace.write_program(kind, artifact)
     forward = loaded["forward"]
     if compiled.folding is not None:
         release = options["freezing_discard_parameters"]
@@ -491,6 +497,7 @@ def _program_record(kind: str, artifact: runtime.Artifact, cached: bool) -> Prog
 
 @contextmanager
 def _timed(recorder: Recorder, stage: str) -> Iterator[None]:
+    logger.debug("stage_begun", stage=stage)
     start = time.perf_counter()
     try:
         yield

@@ -11,7 +11,9 @@ import importlib
 import logging
 import random
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from attrs import frozen
@@ -69,14 +71,28 @@ def send_to(destination: Any) -> None:
 class Text:
     """A value of an event that is put into words only where the event is shown: most events are dropped."""
 
-    make: Callable[[], str]
+    make: Callable[[], Any]
 
     def __repr__(self) -> str:
-        return self.make()
+        return str(self.make())
 
 
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Log when a stage begins, and how long it took."""
+    logger.debug(STAGE_BEGUN, stage=name)
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        logger.debug(STAGE_ENDED, stage=name, seconds=time.perf_counter() - started)
+
+
+STAGE_BEGUN: Final = "stage_begun"
+STAGE_ENDED: Final = "stage_ended"
 TRACED: Final = "autograd.traced"
 PASS: Final = "autograd.pass"
 NOT_RELAID: Final = "autograd.not_relaid"
 NATIVE_MISSING: Final = "autograd.native_missing"
 JOINT_GRAPH: Final = "joint_graph"
+LIFETIMES: Final = "lifetimes"

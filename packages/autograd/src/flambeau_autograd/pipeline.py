@@ -27,6 +27,7 @@ from .joint.control import error_without_us, is_torchs_own
 from .joint.layouts import gradient_layouts, may_follow, may_hand_on
 from .joint.record import Joint
 from .joint.rewriting import Rewrite, rewrite_joint
+from .lifetimes import lifetimes
 from .partition.min_cut import min_cut
 from .partition.simple import default as save_all
 from .partition.split import Halves, split
@@ -69,21 +70,18 @@ def prepare(
     """
     config = config or Config.from_environment()
     start = time.perf_counter()
-    try:
-        joint = build_joint(gm, inputs, merged(decompositions), config, rewrite_body=rewrite_body)
-    except AutogradError:
-        raise
-    except Exception as error:
-        raise _judged(error, gm, inputs) from error
+    joint = _traced(gm, inputs, merged(decompositions), config, rewrite_body)
     traced = time.perf_counter()
     if gm.meta.get("wrappers"):
         gm.meta["eager_saves"] = _saved_by_eager(joint)
     _refuse_late_draws(joint)
     follows, hands_on, bent = may_follow(joint), may_hand_on(joint), not_linear(joint)
+    log.logger.debug(log.LIFETIMES, values=log.Text(partial(lifetimes, joint)))
     _tidy(joint, config)
     # Of the program's calls: a rewrite may make others of what torch differentiates twice.
     double_backward = _double_backward(joint, inlined=plain is not None)
-    halves = _cut(joint, partitioner, config, rewrite)
+    with log.stage("partition"):
+        halves = _cut(joint, partitioner, config, rewrite)
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
     for node in failing:
         # The backend writes to inputs after it; of a GPU nobody knows when it raises.
@@ -122,6 +120,23 @@ def prepare(
         )
     forward_inputs = [t.node.meta["val"] for t in joint.inputs]
     return Prepared(signature, halves.forward, halves.backward, forward_inputs, halves.backward_inputs, plain or gm)
+
+
+def _traced(
+    gm: GraphModule,
+    inputs: list[Any],
+    decompositions: dict[Any, Callable[..., Any]],
+    config: Config,
+    rewrite_body: Rewrite | None,
+) -> Joint:
+    """The joint graph; what goes wrong on the way is refused, or ours."""
+    try:
+        with log.stage("joint graph"):
+            return build_joint(gm, inputs, decompositions, config, rewrite_body=rewrite_body)
+    except AutogradError:
+        raise
+    except Exception as error:
+        raise _judged(error, gm, inputs) from error
 
 
 def _saved_by_eager(joint: Joint) -> tuple[frozenset[int], frozenset[int]]:

@@ -11,7 +11,9 @@ import importlib
 import logging
 import random
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import CodeType
 from typing import Any, Final
@@ -73,10 +75,10 @@ def send_to(destination: Any) -> None:
 class Text:
     """A value of an event that is put into words only where the event is shown: most events are dropped."""
 
-    make: Callable[[], str]
+    make: Callable[[], Any]
 
     def __repr__(self) -> str:
-        return self.make()
+        return str(self.make())
 
 
 compile_id: ContextVar[str] = ContextVar("flambeau_compile_id", default="")
@@ -95,6 +97,19 @@ def place_of(code: CodeType) -> dict[str, Any]:
     return {"function": code.co_qualname, "file": code.co_filename, "line": code.co_firstlineno}
 
 
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Log when a stage begins, and how long it took."""
+    logger.debug(STAGE_BEGUN, stage=name)
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        logger.debug(STAGE_ENDED, stage=name, seconds=time.perf_counter() - started)
+
+
+STAGE_BEGUN: Final = "stage_begun"
+STAGE_ENDED: Final = "stage_ended"
 GRAPH_BREAK: Final = "graph_break"
 RECOMPILE: Final = "recompile"
 RECOMPILE_LIMIT: Final = "recompile_limit"

@@ -108,7 +108,7 @@ def capture_frame(
     """The answer for a frame. Raises CaptureError when `fullgraph` is asked for and impossible, or the backend fails."""
     started = time.perf_counter()
     try:
-        with _tracing(config.recursion_limit):
+        with _tracing(config.recursion_limit), log.stage("trace"):
             traced = trace_frame(info, config, dynamics)
         _refuse_open_sizes(info, traced.tracer)
     except TraceAnew:
@@ -131,7 +131,8 @@ def capture_frame(
     compiled = None
     if result.graph is not None:
         try:
-            compiled = call_backend(backend, traced.tracer.graph, result)
+            with log.stage("backend"):
+                compiled = call_backend(backend, traced.tracer.graph, result)
         except NumbersRefused:
             settings = evolve(config, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False)
             info.fixed.update(("capture_scalar_outputs", "capture_dynamic_output_shape_ops"))
@@ -146,7 +147,8 @@ def capture_frame(
     traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
     backend_seconds = time.perf_counter() - before_backend
     try:
-        code = assemble(info, result, compiled)
+        with log.stage("rewrite"):
+            code = assemble(info, result, compiled)
         if traced.broken is not None and traced.broken.code == STEP_UNSUPPORTED:
             leave_rest(code)
     except CannotResume as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +38,7 @@ _MODULE_MACHINERY = frozenset(
     if inspect.isfunction(method) and name not in ("_wrapped_call_impl", "_call_impl")
 )
 """Methods of `nn.Module` itself: what they do to a module is replayed by calling them, so they are never compiled on their own."""
+Around = Callable[[FrameInfo], AbstractContextManager[Any]]
 _SUSPENDS = 0x20 | 0x80 | 0x200
 _LEFT_TO_PYTHON = {
     Decision.SKIP: "code of a library, which runs in Python; what it calls is looked at",
@@ -52,18 +53,20 @@ def make_region(
     config: Config | None = None,
     observer: Callable[[CompileRecord], None] | None = None,
     label: str | None = None,
+    around: Around | None = None,
     **options: Any,
 ) -> Any:
     """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
 
-    `label` is shown by ranges of torch's profiler. `options` override fields of `config` (`fullgraph=True`, `dynamic=False`).
+    `options` override fields of `config` (`fullgraph=True`, `dynamic=False`). `observer` is given what became of each compiled frame; each compile of
+    a frame runs inside of `around(frame)`. `label` is shown by ranges of torch's profiler.
     """
     settings = config if config is not None else Config.from_environment()
     if options:
         settings = evolve(settings, **options)
     if settings.fullgraph:  # nothing could be left to plain Python
         settings = evolve(settings, capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
-    return hook.make_region(function, _Callback(backend, settings, observer), settings, label)
+    return hook.make_region(function, _Callback(backend, settings, observer, around), settings, label)
 
 
 def _is_running(code: CodeType) -> bool:
@@ -77,10 +80,17 @@ def _is_running(code: CodeType) -> bool:
 class _Callback:
     """What a region asks about a frame; holds what its compiles have learnt, one `Dynamics` a code object."""
 
-    def __init__(self, backend: Backend, config: Config, observer: Callable[[CompileRecord], None] | None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        config: Config,
+        observer: Callable[[CompileRecord], None] | None,
+        around: Around | None = None,
+    ) -> None:
         self.backend = backend
         self.config = config
         self.observer = observer
+        self.around = around
         self.dynamics: dict[CodeType, Dynamics] = {}
         self.raising = threading.local()
         self.met: set[CodeType] = set()
@@ -92,7 +102,7 @@ class _Callback:
 
     def compiled_by(self, backend: Backend) -> _Callback:
         """The same for another backend, with nothing learnt."""
-        return _Callback(backend, self.config, self.observer)
+        return _Callback(backend, self.config, self.observer, self.around)
 
     def __call__(self, info: FrameInfo) -> Answer:
         # Of a call that is left to plain Python because it raises, what it calls is part: with `fullgraph` it would be refused.
@@ -139,7 +149,7 @@ class _Callback:
 
     def _captured(self, info: FrameInfo, backend: Backend) -> Answer:
         dynamics = self.dynamics.setdefault(info.code, Dynamics())
-        with compile_hooks.told(info):
+        with compile_hooks.told(info), self.around(info) if self.around is not None else nullcontext():
             return capture_frame(info, backend=backend, config=self.config, dynamics=dynamics, observer=self.observer)
 
     def _first(self, info: FrameInfo, taken: stance.Stance) -> Answer:

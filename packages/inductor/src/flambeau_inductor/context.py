@@ -14,7 +14,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from .config import Config
-from .log import LIBRARY_CALL, STAGE_DONE, STAGE_TEXT, Text, logger
+from .log import LIBRARY_CALL, STAGE_BEGUN, STAGE_DONE, STAGE_TEXT, Text, logger
 from .switches import limits
 
 
@@ -28,7 +28,7 @@ class Stage:
     def show(self, text: Callable[[], str], *, artifact: str = "ir_stages", dump: str = "") -> None:
         """Log what the stage made, as ``artifact``, and write it into the dump folder, in a file of the stage's name or that of ``dump``; ``text`` is
         asked only where somebody reads it."""
-        logger.debug(STAGE_TEXT, artifact=artifact, stage=self.name, text=Text(text))
+        logger.debug(STAGE_TEXT, artifact=artifact, stage=self.name, form=dump or self.name, text=Text(text))
         if self.context.config.dump:
             self.context.dump(dump or self.name, text())
 
@@ -45,6 +45,7 @@ class CompileContext:
     @contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
         """Time the block as stage ``name``."""
+        logger.debug(STAGE_BEGUN, stage=name)
         start = time.perf_counter()
         try:
             yield Stage(name, self)

@@ -69,10 +69,10 @@ def send_to(destination: Any) -> None:
 class Text:
     """A value of an event that is put into words only where the event is shown: most events are dropped."""
 
-    make: Callable[[], str]
+    make: Callable[[], Any]
 
     def __repr__(self) -> str:
-        return self.make()
+        return str(self.make())
 
 
 PASS_DONE: Final = "pass_done"
@@ -80,8 +80,12 @@ RULE_APPLIED: Final = "rule_applied"
 LIBRARY_CALL: Final = "library_call"
 LOWERED: Final = "lowered"
 KERNEL_DECLINED: Final = "kernel_declined"
+STAGE_BEGUN: Final = "stage_begun"
 STAGE_DONE: Final = "stage_done"
 STAGE_TEXT: Final = "stage_text"
 LOOPS_ORDERED: Final = "loops_ordered"
 FUSION: Final = "fusion"
+SCHEDULE: Final = "schedule"
+ORIGINS: Final = "origins"
+POSITIONS: Final = "positions"
 MEASURED: Final = "measured"

@@ -47,6 +47,7 @@ from .ir.kernel import Gemm
 from .ir.text import graph_text
 from .ir.verify import verify
 from .ir.verify_gemm import verify_gemm
+from .log import ORIGINS, POSITIONS, SCHEDULE, Text, logger
 from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.custom import custom_pass, run_custom
@@ -56,6 +57,7 @@ from .passes.runner import bodies_of, graphs_text, run_passes
 from .program.build import BuiltProgram, build
 from .program.failures import writes_inputs_last
 from .program.memory import share_memory
+from .provenance import origins_of, positions_of, steps_of
 from .rewrite.blocked_losses import block_losses
 from .rewrite.channels_last import make_channels_last
 from .rewrite.constants import freeze
@@ -222,6 +224,7 @@ def _rewritten(gm: fx.GraphModule, context: CompileContext) -> fx.GraphModule:
         gm = run_passes(gm, PASSES, context)
         gm = run_passes(gm, custom_pass("post_grad_custom_post_pass", config.post_grad_custom_post_pass), context)
         stage.show(partial(graphs_text, gm), artifact="post_grad_graphs")
+        logger.debug(POSITIONS, nodes=Text(partial(positions_of, gm)))
     return gm
 
 
@@ -233,6 +236,7 @@ def _compile_rewritten(gm: fx.GraphModule, inputs: Sequence[Any], context: Compi
             graph = lower_graph(gm, inputs, context, library=library)
             stage.show(partial(graph_text, graph), artifact="ir_pre_fusion")
             stage.show(partial(dependencies_text, graph), artifact="compute_dependencies", dump="dependencies")
+            logger.debug(ORIGINS, origins=Text(partial(origins_of, graph)))
         if config.verify:
             verify(graph)
         try:
@@ -330,6 +334,7 @@ def _finish(
             check_order(plan.steps)
         stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
         stage.show(partial(running_order_text, plans), artifact="schedule", dump="schedule")
+        logger.debug(SCHEDULE, steps=Text(partial(steps_of, plans)))
     with context.stage("launches") as stage:
         if context.allows("launches"):
             plans = ChooseLaunches(config, way.launches).apply(plans)

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "cache": "List, clear, export and import what is kept on disk.",
         "doctor": "Look at the surroundings: versions, compiler, GPU, cache.",
         "minify": "Shrink a script that fails to a few operations.",
+        "report": "Show what was compiled as a page, of a folder that FLAMBEAU_TRACE named.",
     }
 )
 

@@ -19,7 +19,7 @@ const flambeau = {
     for (const entry of entries) entry.isIntersecting ? seen.add(entry.target.id) : seen.delete(entry.target.id);
     const first = [...links.keys()].find((id) => seen.has(id));
     for (const [id, link] of links) id === first ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current");
-  }, { rootMargin: "0px 0px -60% 0px" });
+  }, { rootMargin: "-15% 0px -80% 0px" });
   for (const section of document.querySelectorAll("main > section")) watch.observe(section);
 })();
 
@@ -41,4 +41,140 @@ for (const table of document.querySelectorAll("table.sortable")) {
       table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => (down ? -compare(a, b) : compare(a, b))));
     });
   });
+}
+
+// Lines of all stages side by side: those that belong to the line under the pointer, or to the one that is chosen, are marked.
+for (const root of document.querySelectorAll("[data-panes]")) {
+  const HEIGHT = 17;
+  const choice = root.querySelector("select");
+  const shelf = root.querySelector(".panes");
+  const boxes = root.querySelector(".boxes");
+  const told = root.querySelector("[aria-live]");
+  let panes = [];
+  let pinned = null;
+
+  const linked = (keys, wanted) => keys.some((key) => wanted.has(key));
+  const paint = (pane) => {
+    const first = Math.max(0, Math.floor(pane.body.scrollTop / HEIGHT) - 20);
+    const last = Math.min(pane.lines.length, Math.ceil((pane.body.scrollTop + pane.body.clientHeight) / HEIGHT) + 20);
+    const rows = document.createDocumentFragment();
+    for (let at = first; at < last; at++) {
+      const row = document.createElement("div");
+      row.className = `row ${pane.keys[at].length ? "linked" : ""} ${pane.marks.get(at) ?? ""}`;
+      row.style.top = `${at * HEIGHT}px`;
+      row.dataset.at = at;
+      const number = document.createElement("span");
+      number.className = "no";
+      number.textContent = at + 1;
+      // The source has its own numbers.
+      pane.name === "source" ? row.append(pane.lines[at]) : row.append(number, pane.lines[at]);
+      rows.append(row);
+    }
+    pane.rows.replaceChildren(rows);
+  };
+  const mark = (from, at, follow) => {
+    const wanted = new Set(at === null ? [] : from.keys[at]);
+    const counts = [];
+    panes.forEach((pane, order) => {
+      pane.marks = new Map();
+      let first = null;
+      if (wanted.size) pane.keys.forEach((keys, line) => {
+        if (!linked(keys, wanted)) return;
+        first ??= line;
+        pane.marks.set(line, order < from.order ? "from" : order > from.order ? "became" : "from");
+      });
+      if (pane === from && at !== null) pane.marks.set(at, "here");
+      if (pane !== from && pane.marks.size) counts.push(`${pane.marks.size} in ${pane.title}`);
+      if (follow && first !== null && pane !== from) pane.body.scrollTop = Math.max(0, first * HEIGHT - pane.body.clientHeight / 3);
+      paint(pane);
+    });
+    if (at !== null && follow) told.textContent = counts.length ? `Line ${at + 1} of ${from.title}: ${counts.join(", ")}` : `Line ${at + 1} of ${from.title} is about no operation`;
+  };
+  const pin = (pane, at) => {
+    pinned = { pane, at };
+    if ((at - 1) * HEIGHT < pane.body.scrollTop) pane.body.scrollTop = (at - 1) * HEIGHT;
+    if ((at + 2) * HEIGHT > pane.body.scrollTop + pane.body.clientHeight) pane.body.scrollTop = (at + 2) * HEIGHT - pane.body.clientHeight;
+    mark(pane, at, true);
+  };
+  const build = () => {
+    pinned = null;
+    panes = (flambeau.data(choice.value) ?? []).map((made, order) => ({ ...made, order, marks: new Map() }));
+    shelf.replaceChildren();
+    boxes.replaceChildren();
+    told.textContent = "";
+    for (const pane of panes) {
+      const frame = document.createElement("div");
+      frame.className = "pane";
+      const head = document.createElement("h4");
+      head.textContent = pane.title;
+      const count = document.createElement("span");
+      count.className = "count";
+      count.textContent = `${pane.lines.length} lines`;
+      head.append(count);
+      pane.body = document.createElement("div");
+      pane.body.className = "body";
+      pane.body.tabIndex = 0;
+      pane.body.setAttribute("role", "region");
+      pane.body.setAttribute("aria-label", `${pane.title}: up and down choose a line, left and right another stage`);
+      pane.rows = document.createElement("div");
+      pane.rows.className = "rows";
+      pane.rows.style.height = `${pane.lines.length * HEIGHT}px`;
+      const longest = pane.lines.reduce((most, line) => Math.max(most, line.length), 0);
+      pane.rows.style.width = `${longest + 8}ch`;
+      pane.body.append(pane.rows);
+      frame.append(head, pane.body);
+      shelf.append(frame);
+      const box = document.createElement("label");
+      const input = document.createElement("input");
+      input.type = "checkbox";
+      input.checked = !["bytecode", "kernel_ir"].includes(pane.name);
+      frame.hidden = !input.checked;
+      input.addEventListener("change", () => { frame.hidden = !input.checked; paint(pane); });
+      box.append(input, ` ${pane.title}`);
+      boxes.append(box);
+      pane.frame = frame;
+      const lineOf = (event) => { const row = event.target.closest(".row"); return row ? Number(row.dataset.at) : null; };
+      pane.body.addEventListener("scroll", () => paint(pane), { passive: true });
+      pane.body.addEventListener("mousemove", (event) => { const at = lineOf(event); if (!pinned && at !== null && !(pane.marks.get(at) === "here")) mark(pane, at, false); });
+      pane.body.addEventListener("mouseleave", () => { if (!pinned) mark(pane, null, false); });
+      pane.body.addEventListener("click", (event) => {
+        const at = lineOf(event);
+        if (at === null) return;
+        if (pinned && pinned.pane === pane && pinned.at === at) { pinned = null; mark(pane, null, false); told.textContent = ""; } else pin(pane, at);
+      });
+      pane.body.addEventListener("keydown", (event) => {
+        const at = pinned && pinned.pane === pane ? pinned.at : -1;
+        const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 };
+        if (event.key in steps) {
+          pin(pane, Math.min(Math.max(at + steps[event.key], 0), pane.lines.length - 1));
+        } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+          const shown = panes.filter((other) => !other.frame.hidden);
+          const next = shown[shown.indexOf(pane) + (event.key === "ArrowRight" ? 1 : -1)];
+          if (!next) return;
+          const lines = [...next.marks.keys()].sort((a, b) => a - b);
+          next.body.focus();
+          pin(next, lines[0] ?? 0);
+        } else if (event.key === "Escape") {
+          pinned = null;
+          mark(pane, null, false);
+        } else return;
+        event.preventDefault();
+      });
+    }
+    for (const pane of panes) paint(pane);
+  };
+  choice.addEventListener("change", build);
+  new IntersectionObserver((entries, watch) => {
+    if (entries.some((entry) => entry.isIntersecting)) { watch.disconnect(); build(); }
+  }, { rootMargin: "300px" }).observe(root);
+  window.addEventListener("resize", () => panes.forEach(paint));
+}
+
+// One picture or table of several is shown at a time.
+for (const choice of document.querySelectorAll("select[data-shows]")) {
+  const show = () => {
+    for (const part of document.querySelectorAll(`[data-part="${choice.dataset.shows}"]`)) part.hidden = part.dataset.value !== choice.value;
+  };
+  choice.addEventListener("change", show);
+  show();
 }

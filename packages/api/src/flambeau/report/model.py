@@ -1,0 +1,128 @@
+"""A trace as compiles, programs and spans of time.
+
+In: `trace.Trace`. Out: `Compile` for each compile of a frame, `Span` for each stage. Where a process ended in the middle of a stage, the stage has no end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import define, field, frozen
+
+from ..trace.reader import Process, Record, Trace
+
+
+@frozen
+class Span:
+    """One stretch of time: `begin` in seconds since 1970; `seconds` None: it never ended. `depth` is 0 for what lies in nothing else."""
+
+    name: str
+    begin: float
+    seconds: float | None
+    thread: int
+    compile_id: str
+    depth: int
+    program: str = ""
+
+
+@define(eq=False)
+class Compile:
+    """One compile of one frame: what began it, its records, and its number in the report."""
+
+    number: int
+    process: Process
+    begin: Record
+    records: list[Record] = field(factory=list)
+
+    @property
+    def title(self) -> str:
+        """ "[0/1] step", with the process where the number alone does not say which."""
+        return f"[{self.begin['compile']}] {self.begin['function']}"
+
+    def all(self, kind: str, program: str | None = None) -> Iterator[Record]:
+        """Records of a kind, of one program where it is given."""
+        return (r for r in self.records if r["kind"] == kind and (program is None or r.get("program", "") == program))
+
+    def last(self, kind: str, program: str | None = None, **fields: Any) -> Record | None:
+        """The last record of a kind with these fields: what a stage made in the end, where it was run several times."""
+        found = [r for r in self.all(kind, program) if all(r.get(name) == value for name, value in fields.items())]
+        return found[-1] if found else None
+
+    @property
+    def programs(self) -> list[str]:
+        """The programs that were made."""
+        return list(dict.fromkeys(record["program"] for record in self.all("program")))
+
+    @property
+    def seconds(self) -> float | None:
+        """From begin to end; None where it never ended."""
+        end = self.last("frame_end")
+        return None if end is None else end["time"] - self.begin["time"]
+
+
+def compiles_of(trace: Trace) -> list[Compile]:
+    """Every compile, in the order of its beginning in its process."""
+    found: list[Compile] = []
+    for process in trace.processes:
+        now: dict[str, Compile] = {}
+        for record in process.records:
+            name = record["compile"]
+            if record["kind"] == "frame_begin":
+                now[name] = Compile(len(found), process, record)
+                found.append(now[name])
+            elif name in now:
+                now[name].records.append(record)
+    return found
+
+
+def spans_of(process: Process) -> list[Span]:
+    """The stages of a process, and its frames, in the order in which they began."""
+    started = float(process.facts["started"])
+    open_ones: dict[int, list[tuple[str, Record]]] = defaultdict(list)
+    spans: list[Span] = []
+
+    def close(thread: int, name: str, end: float | None) -> None:
+        stack = open_ones[thread]
+        if not any(known == name for known, _ in stack):
+            return
+        while stack:
+            known, record = stack.pop()
+            seconds = None if end is None else end - record["time"]
+            spans.append(
+                Span(
+                    known,
+                    started + record["time"],
+                    seconds,
+                    thread,
+                    record["compile"],
+                    len(stack),
+                    record.get("program", ""),
+                )
+            )
+            if known == name:
+                return
+
+    for record in process.records:
+        kind, thread = record["kind"], record["thread"]
+        if kind in ("stage_begin", "frame_begin"):
+            open_ones[thread].append((record.get("stage") or record["function"], record))
+        elif kind == "frame_end":
+            close(
+                thread,
+                next((name for name, at in open_ones[thread] if at["kind"] == "frame_begin"), ""),
+                record["time"],
+            )
+        elif kind == "stage_end" and record["stage"].startswith("compile "):
+            # What is told at its end alone.
+            begin = started + record["time"] - record["seconds"]
+            spans.append(
+                Span(record["stage"], begin, record["seconds"], thread, record["compile"], 0, record.get("program", ""))
+            )
+        elif kind == "stage_end":
+            close(thread, record["stage"], record["time"])
+    for thread, stack in open_ones.items():
+        if stack:
+            close(thread, stack[0][0], None)
+    return sorted(spans, key=lambda span: (span.begin, span.depth))
