@@ -197,9 +197,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Generate the pages that come from the code (error codes, supported surface) and check that they and the tables of kept runs are current."""
+    """Generate what comes from the code (pages, public names) and check that it and the tables of kept runs are current."""
     install(session, "api")
     session.run("python", "tools/generate_docs.py", *(session.posargs or ["--check"]))
+    session.run("python", "tools/public_names.py", *(session.posargs or ["--check"]))
     session.run("python", "-m", "benchmarks.report", "--check")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 #: Package -> its public modules.
 MODULES = {
-    "api": ("flambeau", "flambeau.compiler", "flambeau.errors"),
+    "api": ("flambeau", "flambeau.compiler", "flambeau.errors", "flambeau.inductor", "flambeau.testing"),
     "autograd": ("flambeau_autograd",),
     "capture": ("flambeau_capture",),
     "inductor": ("flambeau_inductor",),

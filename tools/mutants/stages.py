@@ -294,6 +294,7 @@ STAGES = (
 #: Modules of no stage, and why: no program gives another result by what they do.
 LEFT_OUT = {
     "api/src/flambeau/insight/*.py": "measurements and pages about what was compiled",
+    "api/src/flambeau/explain.py": "what explain says",
     "api/src/flambeau/explanation.py": "what explain says",
     "api/src/flambeau/profile.py": "what profile says",
     "capture/src/flambeau_capture/guards/words.py": "guards in words",

@@ -19,6 +19,17 @@ from .options import OPTIONS, RECORDS
 OTHERS: Mapping[str, str] = MappingProxyType(
     {
         "FLAMBEAU_LOGS": "what is logged: names of artifacts with commas between, `+name` for details, see the guide on logs",
+        "FLAMBEAU_LOGS_OUT": "a file to which logs are written, beside standard error",
+        "FLAMBEAU_LOGS_FORMAT": "how a line of the logs looks: `short`, `json`, or a format of the module `logging`",
+        "FLAMBEAU_LOGS_TRACE_ID_FILTER": "ids of compiles, with commas between: only their events are shown",
+        "FLAMBEAU_VERIFY": "how many calls of what is compiled are compared with eager, as the option `verify` says it",
+        "FLAMBEAU_OVERRIDE_BACKENDS": "another backend for some graphs, by number: see the guide on debugging",
+        "FLAMBEAU_REPRO_AFTER": "dynamo: captured graphs that fail are kept, each with a script that runs it",
+        "FLAMBEAU_REPRO_LEVEL": "1: the script; 2: the graph for `flambeau minify` too; 3: every graph, failing or not; 4: results are compared as well; 2 where it is not set",
+        "FLAMBEAU_REPRO_DIR": "where graphs are kept; `flambeau_repro` where it is not set",
+        "FLAMBEAU_REPRO_TOLERANCE": "the largest difference from eager that level 4 accepts",
+        "FLAMBEAU_REPRO_FORWARD_ONLY": "1: level 4 does not compare gradients",
+        "FLAMBEAU_REPRO_IGNORE_NON_FP": "1: level 4 does not compare tensors of integers and booleans",
         "FLAMBEAU_VERBOSE": "1: tracebacks show our own frames too, and commands show theirs",
     }
 )

@@ -204,7 +204,7 @@ class Trials:
 
 
 #: What the environment of a trial must not have: it would keep and judge graphs itself.
-_QUIET = dict.fromkeys(("FLAMBEAU_REPRO_AFTER", "FLAMBEAU_REPRO_LEVEL", "FLAMBEAU_DEBUG", "FLAMBEAU_VERIFY"), "")
+_QUIET = dict.fromkeys(("FLAMBEAU_REPRO_AFTER", "FLAMBEAU_REPRO_LEVEL", "FLAMBEAU_VERIFY"), "")
 
 
 def serve() -> None:
