@@ -19,3 +19,17 @@ def test_kernels_are_expected_where_cuda_is_in_use(
     monkeypatch.setattr(flambeau_runtime, "warm_up", stores.append)
     flambeau.compile(lambda x: x + 1, backend=backend)
     assert stores == [flambeau_runtime.default_store()] * expected
+
+
+def test_a_backend_need_not_have_a_hash() -> None:
+    """Any callable is one; a class with `__eq__` alone has none."""
+
+    class Backend:
+        def __eq__(self, other: object) -> bool:
+            return False
+
+        def __call__(self, gm, inputs):
+            return gm.forward
+
+    x = torch.ones(2)
+    assert torch.equal(flambeau.compile(lambda x: x + 1, backend=Backend())(x), x + 1)

@@ -330,5 +330,9 @@ def cudagraphs(
     return compile_stack(gm, inputs, chosen, recorder, settings)
 
 
-OWN = frozenset(backend.function for backend in _REGISTRY.values())
-"""The backends of this package: they know `flambeau.compile`'s modes and options. Any other is given what it was called with."""
+_OWN = tuple(backend.function for backend in _REGISTRY.values())
+
+
+def is_own(backend: Backend) -> bool:
+    """Whether it is of this package: these know `flambeau.compile`'s modes and options, and any other is given what it was called with."""
+    return any(backend is own for own in _OWN)  # one of others' need not have a hash

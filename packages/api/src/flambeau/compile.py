@@ -19,12 +19,12 @@ import flambeau_autograd
 import flambeau_capture
 
 from .backends import (
-    OWN,
     Backend,
     aot_eager,
     aot_eager_decomp_partition,
     cudagraphs,
     inductor,
+    is_own,
     lookup_backend,
     note_use,
 )
@@ -248,7 +248,7 @@ def _expect_kernels() -> None:
 def _options_of(backend: Backend, arguments: Mapping[str, Any]) -> Options:
     """The options that are ours: all of those of a backend of ours; of any other only capture's, as the rest is that backend's to read."""
     mode, given = arguments["mode"], arguments["options"]
-    if backend in OWN or not isinstance(given, Mapping | None):
+    if is_own(backend) or not isinstance(given, Mapping | None):
         return resolve(mode, given)
     if mode is not None and given is not None:
         raise InvalidOption("mode and options exclude each other")
@@ -283,7 +283,7 @@ def _bound_backend(
         _expect_kernels()
         bound = functools.partial(backend, options=options, recorder=recorder, settings=settings)
         return functools.wraps(backend)(bound)
-    if backend in OWN:
+    if is_own(backend):
         return backend
     extra: dict[str, Any] = {}
     if arguments["mode"] not in (None, "default"):

@@ -121,7 +121,7 @@ class BackendLookupError(UserError, TypeError):
 class ArtifactError(UserError, ValueError):
     """A compiled graph cannot be saved, or what is loaded is none that this installation can run."""
 
-    code = "FBA108"
+    code = "FB013"
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     # Only a region with CUDA graphs loads what records them.
     from flambeau_runtime.graphs import GraphDecision
 
-    from .insight.watch import WatchedGraph
-
 
 @frozen
 class BreakReason:
@@ -179,7 +177,8 @@ class Recorder:
     #: For `insight/watch.py`: places of written inputs, and what steps through a graph's programs, one for each that was compiled.
     written: list[frozenset[int]] = Factory(list)
     plans: list[Callable[[], Callable[..., Any]]] = Factory(list)
-    watched: list[WatchedGraph] = Factory(list)
+    #: Its `WatchedGraph`s: that module imports this one.
+    watched: list[Any] = Factory(list)
     #: Compiled graphs with their constants, as `stack.py` has them.
     built: list[Any] = Factory(list)
 
