@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..report.page import Section, render, render_page
+from .facts import Facts
 from .parts import Part, parts_of
 
-if TYPE_CHECKING:
-    from ..explanation import Explanation
 
-
-def page_of(found: Explanation) -> str:
+def page_of(found: Facts) -> str:
     """The whole page: everything, and the texts of graphs and programs."""
     parts = parts_of(found, verbose=True)
     sections = [_section(part) for part in parts]
@@ -25,7 +21,7 @@ def page_of(found: Explanation) -> str:
     return render_page(f"flambeau.explain: {found.name}", sections, subtitle=_subtitle(found))
 
 
-def _subtitle(found: Explanation) -> str:
+def _subtitle(found: Facts) -> str:
     return f"{found.graph_count} graphs, {found.graph_break_count} breaks, {found.op_count} operations, {len(found.kernels)} kernels and library calls"
 
 

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from ..records import FrameRecord, GuardRecord
 from ..report.page import bytes_text, number_text, seconds_text
+from .facts import Facts
 from .steps import Step
-
-if TYPE_CHECKING:
-    from ..explanation import Explanation
 
 _MOST_GUARDS = 8
 _MOST_KERNELS = 12
@@ -43,7 +40,7 @@ class Part:
     is_code: bool = False
 
 
-def parts_of(found: Explanation, *, verbose: bool = False) -> list[Part]:
+def parts_of(found: Facts, *, verbose: bool = False) -> list[Part]:
     """The parts in which there is something."""
     parts = [
         _summary(found),
@@ -64,7 +61,7 @@ def _lines(texts: Iterable[str]) -> tuple[Row, ...]:
     return tuple(Row(lines=tuple(text.splitlines())) for text in texts)
 
 
-def _summary(found: Explanation) -> Part:
+def _summary(found: Facts) -> Part:
     kernels = sum(program.kernels for program in found.programs)
     calls = sum(sum(program.library_calls.values()) for program in found.programs)
     fused = sum(program.fused_operations for program in found.programs)
@@ -83,7 +80,7 @@ def _summary(found: Explanation) -> Part:
     return Part("summary", found.name or "explanation", _lines(lines))
 
 
-def _breaks(found: Explanation) -> Part:
+def _breaks(found: Facts) -> Part:
     rows = [
         Row(lines=(f"break {n}: [{b.code}] {b.reason}", *b.excerpt.splitlines(), f"    hint: {b.hint}"))
         for n, b in enumerate(found.breaks, 1)
@@ -92,7 +89,7 @@ def _breaks(found: Explanation) -> Part:
     return Part("breaks", "Graph breaks", tuple(rows), note=note, is_code=True)
 
 
-def _frames(found: Explanation) -> Part:
+def _frames(found: Facts) -> Part:
     told = [frame for frame in found.frames if len(found.frames) > 1 or frame.skipped or frame.recompiled]
     rows = [
         Row((place_of(frame), _what(frame)), tuple(f"  compiled again: {why}" for why in frame.recompiled))
@@ -135,7 +132,7 @@ def short_line(line: str) -> str:
     return f"{short_file(file)}:{number}" + (f" in {plain_function(function)}" if function else "") if file else line
 
 
-def _elsewhere(found: Explanation) -> Part:
+def _elsewhere(found: Facts) -> Part:
     texts = [f"runs in eager: {reason}" for reason in found.eager_graphs]
     texts += [f"compiled once: {repeat}" for repeat in found.repeats]
     texts += [f"CUDA graph, {decision}" for decision in found.cuda_graphs]
@@ -188,7 +185,7 @@ def _kernel(step: Step, total: float) -> Row:
     return Row(cells, tuple(lines))
 
 
-def _speed(found: Explanation) -> Part:
+def _speed(found: Facts) -> Part:
     rows = [
         Row((s.what, seconds_text(s.eager_seconds), seconds_text(s.compiled_seconds), f"{s.factor:.2f}x"))
         for s in found.speeds
@@ -200,7 +197,7 @@ def _speed(found: Explanation) -> Part:
     return Part("speed", "Speed beside eager", tuple(rows), ("what", "eager", "compiled", "gain"), (1, 2, 3), note)
 
 
-def _memory(found: Explanation) -> Part:
+def _memory(found: Facts) -> Part:
     rows = [
         Row((m.what, bytes_text(m.eager_bytes), bytes_text(m.planned_bytes), _ratio(m.planned_bytes, m.eager_bytes)))
         for m in found.memory
@@ -213,7 +210,7 @@ def _ratio(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "-"
 
 
-def _guards(found: Explanation, verbose: bool) -> Part:
+def _guards(found: Facts, verbose: bool) -> Part:
     telling = sorted(found.guards, key=_changes)
     shown = telling if verbose else telling[:_MOST_GUARDS]
     rows = [Row(lines=(guard.words, *_beside(guard))) for guard in shown]
@@ -251,7 +248,7 @@ _ORDER = {
 }
 
 
-def _seconds(found: Explanation) -> Part:
+def _seconds(found: Facts) -> Part:
     total = sum(found.seconds.values())
     rows = [
         Row((stage, seconds_text(seconds), f"{seconds / total:.0%}" if total else "-"))
@@ -261,5 +258,5 @@ def _seconds(found: Explanation) -> Part:
     return Part("seconds", "Seconds of compiling", tuple(rows), ("stage", "time", "of all"), (1, 2))
 
 
-def _notes(found: Explanation) -> Part:
+def _notes(found: Facts) -> Part:
     return Part("notes", "What was not measured", _lines(found.notes))

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..log import Deferred
-
-if TYPE_CHECKING:
-    from .session import Session
+from .writer import Writer
 
 Event = Mapping[str, Any]
-Rule = Callable[["Session", str, Event], None]
+
+
+class Sink(Protocol):
+    """Where records go: the trace of one compile (`session.py`, which imports this module)."""
+
+    writer: Writer
+    compile_id: str
+    diagrams: bool
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one record of the compile."""
+
+
+Rule = Callable[["Sink", str, Event], None]
 
 _LEFT_OUT = frozenset(
     {
@@ -47,19 +58,19 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _stage_begin(session: Session, program: str, event: Event) -> None:
+def _stage_begin(session: Sink, program: str, event: Event) -> None:
     session.write("stage_begin", stage=event["stage"], program=program)
 
 
-def _stage_end(session: Session, program: str, event: Event) -> None:
+def _stage_end(session: Sink, program: str, event: Event) -> None:
     session.write("stage_end", stage=event["stage"], program=program, seconds=event["seconds"])
 
 
-def _compiled(session: Session, program: str, event: Event) -> None:
+def _compiled(session: Sink, program: str, event: Event) -> None:
     session.write("stage_end", stage=f"compile {event['library']}", program=program, seconds=event["seconds"])
 
 
-def _stage_text(session: Session, program: str, event: Event) -> None:
+def _stage_text(session: Sink, program: str, event: Event) -> None:
     if event.get("artifact") == "post_grad_graphs":
         session.write("graph", name="post_grad", program=program, text=plain(event["text"]), nodes={})
     elif event["form"] in _STAGES_SHOWN:
@@ -67,13 +78,13 @@ def _stage_text(session: Session, program: str, event: Event) -> None:
 
 
 def _field(kind: str, name: str) -> Rule:
-    def rule(session: Session, program: str, event: Event) -> None:
+    def rule(session: Sink, program: str, event: Event) -> None:
         session.write(kind, program=program, **{name: plain(event[name])})
 
     return rule
 
 
-def _schedule(session: Session, program: str, event: Event) -> None:
+def _schedule(session: Sink, program: str, event: Event) -> None:
     steps = plain(event["steps"])
     session.write("schedule", program=program, steps=steps)
     if session.diagrams:
@@ -84,11 +95,11 @@ def _schedule(session: Session, program: str, event: Event) -> None:
         (session.writer.folder / name).write_text(pictures.standalone(pictures.fusion(steps)))
 
 
-def _joint(session: Session, program: str, event: Event) -> None:
+def _joint(session: Sink, program: str, event: Event) -> None:
     session.write("graph", name="joint", program=program, text=plain(event["graph"]), nodes={})
 
 
-def _bytecode(session: Session, program: str, event: Event) -> None:
+def _bytecode(session: Sink, program: str, event: Event) -> None:
     session.write(
         "bytecode",
         function=event["function"],
@@ -98,29 +109,29 @@ def _bytecode(session: Session, program: str, event: Event) -> None:
     )
 
 
-def _store(session: Session, program: str, event: Event) -> None:
+def _store(session: Sink, program: str, event: Event) -> None:
     session.write("cache", event=event["event"].removeprefix("cache "), entry=event["kind"], key=event["key"], why="")
 
 
-def _miss(session: Session, program: str, event: Event) -> None:
+def _miss(session: Sink, program: str, event: Event) -> None:
     session.write("cache", event="why", entry="graph", key="", why=plain(event["why"]))
 
 
-def _bypass(session: Session, program: str, event: Event) -> None:
+def _bypass(session: Sink, program: str, event: Event) -> None:
     session.write("cache", event="not kept", entry="graph", key="", why=event["reason"])
 
 
-def _program(session: Session, program: str, event: Event) -> None:
+def _program(session: Sink, program: str, event: Event) -> None:
     session.write("program", program=event["kind"], cached=event["cached"], text=plain(event["text"]))
 
 
-def _library(session: Session, program: str, event: Event) -> None:
+def _library(session: Sink, program: str, event: Event) -> None:
     session.write(
         "source", program=program, name=event["name"], language=event.get("language", ""), text=event["source"]
     )
 
 
-def _eager(session: Session, program: str, event: Event) -> None:
+def _eager(session: Sink, program: str, event: Event) -> None:
     session.write("eager", reason=event["reason"])
 
 
@@ -148,7 +159,7 @@ _RULES: Mapping[str, Rule] = {
 }
 
 
-def take(session: Session, program: str, method: str, event: Event) -> None:
+def take(session: Sink, program: str, method: str, event: Event) -> None:
     """Write what an event says, if anything."""
     name = str(event.get("event", ""))
     if name in _LEFT_OUT:
