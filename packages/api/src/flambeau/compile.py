@@ -182,9 +182,11 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     )
     if isinstance(model, torch.nn.Module):
         again = functools.partial(_compile, arguments=arguments, recorder=recorder, disable=False)
-        return compiled_module(model, region, again, (rebuild, (model, dict(arguments))), _config_of(named, options))
+        return compiled_module(model, region, again, (rebuild, (model, dict(arguments))))
     region.__flambeau_made_from__ = model, dict(arguments)
+    # As torch marks what it compiled: torch.compile of a region compiles the original, as that of its own functions does.
     region._torchdynamo_orig_callable = model
+    region._torchdynamo_wrapper_id = id(region)
     if (config := _config_of(named, options)) is not None:
         region.get_compiler_config = config
     return region

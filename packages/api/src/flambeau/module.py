@@ -26,7 +26,6 @@ def compiled_module(
     region: Callable[..., Any],
     again: Callable[[Any], Any],
     pickled: tuple[Any, ...],
-    config: Callable[[], Any] | None = None,
 ) -> ModuleT:
     """The original's twin whose `__call__` goes through `region`.
 
@@ -35,10 +34,9 @@ def compiled_module(
         region: called with the call's arguments.
         again: compiles another module or function as this one was compiled, with the same arguments and records.
         pickled: what `__reduce_ex__` gives, of the original and the keyword arguments of `flambeau.compile`.
-        config: what `get_compiler_config` gives, where the backend has a configuration.
     """
     # Not by the class's own `__new__`, which may make another class (fx.GraphModule, fully_shard).
-    twin: ModuleT = object.__new__(_twin_class(type(original), original, region, again, pickled, config))
+    twin: ModuleT = object.__new__(_twin_class(type(original), original, region, again, pickled))
     object.__setattr__(twin, "__dict__", original.__dict__)
     return twin
 
@@ -49,7 +47,6 @@ def _twin_class(
     region: Callable[..., Any],
     again: Callable[[Any], Any],
     pickled: tuple[Any, ...],
-    config: Callable[[], Any] | None,
 ) -> Any:
     """The subclass of `base` that a twin is an instance of."""
 
@@ -63,9 +60,7 @@ def _twin_class(
         result: torch.nn.Module = again(copy.deepcopy(original, memo))
         return result
 
-    again_for = functools.partial(
-        _twin_class, original=original, region=region, again=again, pickled=pickled, config=config
-    )
+    again_for = functools.partial(_twin_class, original=original, region=region, again=again, pickled=pickled)
     namespace = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
@@ -80,8 +75,6 @@ def _twin_class(
         "_flambeau_original": original,
         "_orig_mod": original,
     }
-    if config is not None:
-        namespace["get_compiler_config"] = staticmethod(config)
     own = inspect.getattr_static(base, "forward")
     if isinstance(own, types.FunctionType):  # a ScriptModule has none of Python
         namespace["forward"] = _method(own, again(types.MethodType(own, original)))

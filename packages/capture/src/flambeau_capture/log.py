@@ -6,12 +6,10 @@ program has configured it; until then the standard library's logger of the same 
 
 from __future__ import annotations
 
-import functools
 import importlib
 import logging
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,7 +18,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from .library import weakref
+from .library import functools, time, weakref
 
 NAME: Final = "flambeau.capture"
 
