@@ -15,10 +15,10 @@ Where several packages are loaded, the copy that was first takes the place of th
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 from collections.abc import Iterable
+from linecache import getline  # as it was first: a program may put one of its own there
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -42,7 +42,7 @@ class UserPosition:
     def render(self, *, caret: bool = True) -> str:
         """The line, its text and, where it is wanted, a caret under the expression, or under the line where that is not known."""
         head = f"  {self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
-        text = linecache.getline(self.file, self.line).rstrip("\n")
+        text = getline(self.file, self.line).rstrip("\n")
         if not text.strip():
             return head
         indent = len(text) - len(text.lstrip())
