@@ -13,6 +13,8 @@ pytestmark = pytest.mark.compiles(graphs=0)
 ROOT = Path(__file__).parents[2] / "packages"
 PACKAGES = ("api", "autograd", "capture", "inductor", "runtime")
 MOST_METHODS, MOST_LINES = 40, 600
+#: Carried word for word by each package that imports no sibling.
+CARRIED = ("error_root", "event_log", "option_fields")
 
 
 def _modules(package: str) -> dict[str, Path]:
@@ -23,6 +25,12 @@ def _modules(package: str) -> dict[str, Path]:
         parts = path.relative_to(source).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_what_packages_carry_is_one_text(name: str) -> None:
+    found = [path.read_text() for path in ROOT.glob(f"*/src/*/{name}.py")]
+    assert len(found) == 3 and len(set(found)) == 1
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -306,6 +306,7 @@ LEFT_OUT = {
     "runtime/src/flambeau_runtime/alone.py": "programs that are only timed",
     "runtime/src/flambeau_runtime/limits.py": "numbers for reports",
     "*/src/*/log.py": "which events are written, and how",
+    "*/src/*/event_log.py": "which events are written, and how",
     "api/src/flambeau/log_names.py": "which events are written, and how",
     "api/src/flambeau/graph_logs.py": "which events are written, and how",
     "api/src/flambeau/perf_hints.py": "words",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -187,15 +184,6 @@ def test_the_mark_of_parameters_reaches_both_halves() -> None:
 def halves(prepared: autograd.Prepared) -> list[fx.GraphModule]:
     assert prepared.backward is not None
     return [prepared.forward, prepared.backward]
-
-
-def test_the_packages_read_options_by_one_text() -> None:
-    """Three of them import no sibling, so each has a copy."""
-    texts = {
-        Path(inspect.getfile(importlib.import_module(f"flambeau_{name}.option_fields"))).read_text()
-        for name in ("capture", "autograd", "runtime")
-    }
-    assert len(texts) == 1
 
 
 def test_no_variable_sets_two_fields() -> None:

@@ -21,7 +21,7 @@ def test_unconfigured_logs_show_warnings_alone(capsys, caplog):
     structlog.reset_defaults()
     _run()
     assert capsys.readouterr().out == ""
-    assert [record.levelname for record in caplog.records if record.name == log.NAME] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if record.name == "flambeau.capture"] == ["WARNING"]
     assert log.RECOMPILE_LIMIT in caplog.text
 
 

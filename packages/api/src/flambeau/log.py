@@ -24,7 +24,7 @@ import flambeau_autograd.log
 import flambeau_capture.log
 import flambeau_inductor.log
 import flambeau_runtime.log
-from flambeau_runtime.log import load_structlog
+from flambeau_runtime.event_log import load_structlog
 
 from .errors import InvalidOption
 from .log_names import ALIASES, ARTIFACTS, LogSettings, is_artifact, parse, settings_of
@@ -291,7 +291,7 @@ def configure(
             raise InvalidOption(f"{OUT}={environment[OUT]!r} cannot be written: {error}") from error
     logger.configure(settings, output, render, _filter_of(environment.get(FILTER, "")))
     for package in (flambeau_autograd, flambeau_capture, flambeau_inductor, flambeau_runtime):
-        package.log.send_to(logger)
+        package.log.logger.send_to(logger)
     for name, level in _LEVELS_BEFORE.items():
         logging.getLogger(name).setLevel(level)
     _LEVELS_BEFORE.clear()

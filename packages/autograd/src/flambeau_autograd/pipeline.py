@@ -80,7 +80,7 @@ def prepare(
     _tidy(joint, config)
     # Of the program's calls: a rewrite may make others of what torch differentiates twice.
     double_backward = _double_backward(joint, inlined=plain is not None)
-    with log.stage("partition"):
+    with log.logger.stage("partition"):
         halves = _cut(joint, partitioner, config, rewrite)
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
     for node in failing:
@@ -131,7 +131,7 @@ def _traced(
 ) -> Joint:
     """The joint graph; what goes wrong on the way is refused, or ours."""
     try:
-        with log.stage("joint graph"):
+        with log.logger.stage("joint graph"):
             return build_joint(gm, inputs, decompositions, config, rewrite_body=rewrite_body)
     except AutogradError:
         raise

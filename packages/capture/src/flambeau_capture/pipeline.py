@@ -108,7 +108,7 @@ def capture_frame(
     """The answer for a frame. Raises CaptureError when `fullgraph` is asked for and impossible, or the backend fails."""
     started = time.perf_counter()
     try:
-        with _tracing(config.recursion_limit), log.stage("trace"):
+        with _tracing(config.recursion_limit), log.logger.stage("trace"):
             traced = trace_frame(info, config, dynamics)
         _refuse_open_sizes(info, traced.tracer)
     except TraceAnew:
@@ -131,7 +131,7 @@ def capture_frame(
     compiled = None
     if result.graph is not None:
         try:
-            with log.stage("backend"):
+            with log.logger.stage("backend"):
                 compiled = call_backend(backend, traced.tracer.graph, result)
         except NumbersRefused:
             settings = evolve(config, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False)
@@ -147,7 +147,7 @@ def capture_frame(
     traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
     backend_seconds = time.perf_counter() - before_backend
     try:
-        with log.stage("rewrite"):
+        with log.logger.stage("rewrite"):
             code = assemble(info, result, compiled)
         if traced.broken is not None and traced.broken.code == STEP_UNSUPPORTED:
             leave_rest(code)
