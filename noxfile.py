@@ -200,7 +200,6 @@ def docs(session: nox.Session) -> None:
     """Generate what comes from the code (pages, public names) and check that it and the tables of kept runs are current."""
     install(session, "api")
     session.run("python", "tools/generate_docs.py", *(session.posargs or ["--check"]))
-    session.run("python", "tools/public_names.py", *(session.posargs or ["--check"]))
     session.run("python", "-m", "benchmarks.report", "--check")
 
 

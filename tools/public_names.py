@@ -1,23 +1,19 @@
-"""The public names of the packages and their signatures, kept as text: `python tools/public_names.py` writes, `--check` compares.
+"""The public names of the packages and their signatures, as text.
 
-In: `__all__` of the packages' public modules. Out: `packages/<package>/public-names.txt`; with `--check` exit status 1 when one differs, so that no public name
+In: `__all__` of the packages' public modules. Out: what `generate_docs.py` keeps as `packages/<package>/public-names.txt` and compares, so that no public name
 changes without a line in the changelog beside it.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import enum
 import importlib
 import inspect
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
 #: Package -> its public modules.
 MODULES = {
     "api": ("flambeau", "flambeau.compiler", "flambeau.errors", "flambeau.inductor", "flambeau.testing"),
@@ -73,7 +69,7 @@ def _lines(name: str, value: Any) -> Iterator[str]:
 def text_of(package: str) -> str:
     """All public names of a package."""
     lines = [
-        "# Written by tools/public_names.py. A change here is a change of what users rely on: say it in CHANGELOG.md."
+        "# Written by tools/generate_docs.py. A change here is a change of what users rely on: say it in CHANGELOG.md."
     ]
     for module_name in MODULES[package]:
         module = importlib.import_module(module_name)
@@ -81,25 +77,3 @@ def text_of(package: str) -> str:
         for name in sorted(module.__all__):
             lines += _lines(name, getattr(module, name))
     return "\n".join(lines) + "\n"
-
-
-def main() -> int:
-    """Write or check the text of every package."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a text differs")
-    check = parser.parse_args().check
-    stale = []
-    for package in MODULES:
-        path, text = ROOT / "packages" / package / "public-names.txt", text_of(package)
-        if path.exists() and path.read_text() == text:
-            continue
-        stale.append(path.relative_to(ROOT).as_posix())
-        if not check:
-            path.write_text(text)
-    if stale:
-        print(("differ from the code: " if check else "written: ") + ", ".join(stale), file=sys.stderr)
-    return 1 if check and stale else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

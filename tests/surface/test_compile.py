@@ -46,7 +46,7 @@ def test_fullgraph() -> None:
     x = torch.randn(16)
     assert torch.equal(chosen(x), x[x > 0] * 2) and counter.frame_count == 1
     with pytest.raises(flambeau.errors.InvalidOption):
-        flambeau.compile(_branch, fullgraph="yes")  # type: ignore[arg-type]
+        flambeau.compile(_branch, fullgraph="yes")
 
 
 @calls("compile", "dynamic")

@@ -192,7 +192,7 @@ def test_measurements_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     log.configure(log.parse("autotuning,benchmarking"), stream)
     monkeypatch.setattr(questions, "time_ways", lambda asked, progress: [{"a": 2.0, "b": 1.0}])
-    chosen = questions._measured([Asked()], questions.Config(coordinate_descent_tuning=False), None)  # type: ignore[list-item, arg-type]
+    chosen = questions._measured([Asked()], questions.Config(coordinate_descent_tuning=False), None)
     assert chosen == ["b"] and "chosen=b" in stream.getvalue() and "'a'" in stream.getvalue()
     artifacts: list[Any] = []
     compiled = flambeau.explain(weighted)(*arguments())

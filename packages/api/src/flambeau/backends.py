@@ -120,7 +120,7 @@ class _Process:
     """The default of this process, and the backends that it has compiled with which have something to reset."""
 
     default: str | Backend = "inductor"
-    used: ClassVar[dict[int, Backend]] = {}
+    used: ClassVar[dict[int, Any]] = {}
 
 
 def set_default_backend(backend: str | Backend | None) -> None:
@@ -149,7 +149,7 @@ def reset_backends() -> None:
     """Call `reset()` of every backend that was compiled with and has one."""
     used, _Process.used = list(_Process.used.values()), {}
     for backend in used:
-        backend.reset()  # type: ignore[attr-defined]
+        backend.reset()
 
 
 def reads_fakes(backend: BackendT) -> BackendT:

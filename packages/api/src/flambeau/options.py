@@ -82,7 +82,9 @@ def _specs() -> dict[str, OptionSpec]:
     for package, record in RECORDS.items():
         for option in attrs.fields(record):
             if name := name_of(option):
-                default = option.default.factory() if isinstance(option.default, attrs.Factory) else option.default  # type: ignore[arg-type]
+                default: Any = option.default
+                if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # attrs declares this class as a function
+                    default = default.factory()
                 found[name] = OptionSpec(name, package, option, _DEFAULTS_HERE.get(name, default))
     return found
 

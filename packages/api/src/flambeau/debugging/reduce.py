@@ -7,6 +7,7 @@ An operation that is left out becomes an input that holds what eager computes th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -119,17 +120,21 @@ def _simpler_arguments(found: Candidate, fails: Fails) -> Candidate:
     best = found
     for node in list(found.graph.graph.nodes):
         for name in node.kwargs:
-            tried = _edited(best, node.name, lambda n, name=name: _drop(n, name))  # type: ignore[misc]
+            tried = _edited(best, node.name, partial(_drop, name=name))
             best = tried if fails(tried) else best
         for place, argument in enumerate(node.args):
             if isinstance(argument, float) and argument not in (1.0, 2.0):
-                tried = _edited(best, node.name, lambda n, place=place: n.update_arg(place, 2.0))  # type: ignore[misc]
+                tried = _edited(best, node.name, partial(_set_number, place=place))
                 best = tried if fails(tried) else best
     return best
 
 
 def _drop(node: fx.Node, name: str) -> None:
     node.kwargs = {key: value for key, value in node.kwargs.items() if key != name}
+
+
+def _set_number(node: fx.Node, place: int) -> None:
+    node.update_arg(place, 2.0)
 
 
 def _ddmin(names: Sequence[str], make: Callable[[Sequence[str]], Candidate | None], fails: Fails) -> Candidate | None:
