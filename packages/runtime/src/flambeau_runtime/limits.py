@@ -1,69 +1,70 @@
-"""What a device does at most, measured: how fast it copies, how fast it multiplies matrices.
+"""What a device does at most, measured: how fast it copies, how fast its library multiplies matrices.
 
-In: a device. Out: `Limits`, measured once a process. What a kernel reaches is compared with these, not with a data sheet.
+In: a device. Out: `Limits`, measured once a process. What a kernel reaches is compared with these, not with a data sheet: its share of the limit is the
+least time for its bytes and operations over the measured one.
 """
 
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from attrs import frozen
 
+from .bench import measure
+
+_SECONDS = 0.03
 #: Bytes of the tensor that is copied, and rows of the matrices: on a CPU, on an accelerator.
-_COPIED = (64 << 20, 512 << 20)
-_ROWS = (1024, 8192)
+_COPIED = (64 << 20, 1 << 30)
+_ROWS = (512, 4096)
+_DTYPES = (torch.float32, torch.bfloat16)
 
 
 @frozen
 class Limits:
-    """`name` of the device; `bandwidth` of a copy in bytes/s, read and written counted; `flops`: dtype -> floating-point operations/s."""
+    """Of one device, with as many threads as torch uses.
+
+    Attributes:
+        name: of the device.
+        bytes_per_second: of a copy of large tensors, reads and writes counted.
+        flops_per_second: element type -> of a large product, in float32 as torch is set.
+    """
 
     name: str
-    bandwidth: float
-    flops: Mapping[str, float]
+    bytes_per_second: float
+    flops_per_second: Mapping[str, float]
+
+    def seconds(self, moved: int, flops: int, *, half: bool = False) -> float:
+        """The least time for so many bytes and operations; `half`: of 16-bit floats, which may go as fast as the fastest type."""
+        rate = max(self.flops_per_second.values()) if half else self.flops_per_second["float32"]
+        return max(moved / self.bytes_per_second, flops / rate)
 
 
 def limits_of(device: torch.device) -> Limits:
-    """The limits of the device of this type that is in use."""
-    return _measured(device.type)
+    """The limits of a device; without an index, of the one of its type that is in use."""
+    return _measured(device.type, device.index, torch.get_num_threads())
 
 
 @functools.cache
-def _measured(kind: str) -> Limits:
-    device = torch.device(kind)
-    is_host = kind == "cpu"
+def _measured(kind: str, index: int | None, threads: int) -> Limits:
+    device = torch.device(kind) if index is None else torch.device(kind, index)
+    is_accelerator = kind != "cpu"
     with torch.no_grad():
-        source = torch.zeros(_COPIED[not is_host], dtype=torch.int8, device=device)
+        source = torch.zeros(_COPIED[is_accelerator], dtype=torch.int8, device=device)
         target = torch.empty_like(source)
-        bandwidth = 2 * source.numel() / _best(functools.partial(target.copy_, source), device)
-        del source, target
-        rows = _ROWS[not is_host]
-        flops = {}
-        for dtype in (torch.float32,) if is_host else (torch.float32, torch.bfloat16):
+        copied = measure(lambda: target.copy_(source), seconds=_SECONDS, device=kind).minimum
+        rows = _ROWS[is_accelerator]
+        rates = {}
+        for dtype in _DTYPES:
             left = torch.ones(rows, rows, dtype=dtype, device=device)
-            flops[str(dtype).removeprefix("torch.")] = (
-                2 * rows**3 / _best(functools.partial(torch.mm, left, left), device)
-            )
-    name = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads" if is_host else _name(device)
-    return Limits(name, bandwidth, flops)
+            taken = measure(functools.partial(torch.mm, left, left), seconds=_SECONDS, device=kind).minimum
+            rates[str(dtype).removeprefix("torch.")] = 2 * rows**3 / taken
+    name = _name(device) if is_accelerator else f"{torch.backends.cpu.get_cpu_capability()}, {threads} threads"
+    return Limits(name, 2 * source.nbytes / copied, rates)
 
 
 def _name(device: torch.device) -> str:
     module: Any = getattr(torch, device.type)
     return str(module.get_device_name())
-
-
-def _best(call: Callable[[], Any], device: torch.device) -> float:
-    """The least seconds of some calls, the first left out."""
-    times = []
-    for _ in range(6):
-        begin = time.perf_counter()
-        call()
-        if device.type != "cpu":
-            torch.accelerator.synchronize()
-        times.append(time.perf_counter() - begin)
-    return min(times[1:])

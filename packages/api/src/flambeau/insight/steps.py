@@ -14,9 +14,10 @@ import torch
 from attrs import Factory, define, frozen
 
 from flambeau_runtime.artifact import Alloc, Artifact, Launch
+from flambeau_runtime.limits import limits_of
 from flambeau_runtime.ranges import NamedStep, named_steps, programs_of
 
-from .limits import is_half, limits_of
+_HALVES = frozenset((torch.float16, torch.bfloat16))
 
 
 @frozen
@@ -90,7 +91,9 @@ def steps_of(
         for instruction, step in zip(program.instructions, steps, strict=True):
             if step is None or (taken is not None and step.step not in taken):
                 continue
-            half = isinstance(instruction, Launch) and is_half(artifact.kernels[instruction.kernel].dtypes)
+            half = isinstance(instruction, Launch) and not _HALVES.isdisjoint(
+                artifact.kernels[instruction.kernel].dtypes
+            )
             time = taken[step.step] if taken is not None else None
             made.append(_step(step, graph, direction, device, half, time, runs))
     return made

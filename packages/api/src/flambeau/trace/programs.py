@@ -48,7 +48,13 @@ def _write_limits(session: Session, device: str) -> None:
         return
     _devices.add(at)
     limits = limits_of(torch.device(device))
-    session.write("device", device=device, name=limits.name, bandwidth=limits.bandwidth, flops=dict(limits.flops))
+    session.write(
+        "device",
+        device=device,
+        name=limits.name,
+        bandwidth=limits.bytes_per_second,
+        flops=dict(limits.flops_per_second),
+    )
 
 
 def _device(place: Alone) -> str:
