@@ -19,7 +19,14 @@ from .runner import CACHES, Record, Runner, load
 from .surroundings import objections
 
 OVERHEAD = ("tiny", "tiny_with_grad", "layers50", "layers50_with_grad")
-CUDA_GRAPHS = (("lstm_cell", False), ("moe", False), ("gpt2", True), ("mlp", True))
+CUDA_GRAPHS = (
+    ("lstm_cell", False),
+    ("moe", False),
+    ("bert", False),
+    ("resnet50", False),
+    ("gpt2", True),
+    ("mlp", True),
+)
 Experiment = Callable[[argparse.Namespace, Runner], None]
 
 

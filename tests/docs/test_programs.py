@@ -17,7 +17,6 @@ from .pages import ROOT, Page, pages
 
 #: Not programs: signatures side by side, an excerpt of a module, uses of a graph or model that the reader has.
 EXCERPTS = {
-    "README.md",
     "docs/internals/contracts.md",
     "docs/internals/symbolic-interpreter.md",
     "packages/api/README.md",
