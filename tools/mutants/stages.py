@@ -147,7 +147,7 @@ STAGES = (
         (f"{_I}/lowering", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
-        "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py", "lowering/origins.py",
+        "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py", "origins.py",
                            "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/rows.py", "schedule/combine.py",
                            "lowering/attention.py", "lowering/library_attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py",
                            "lowering/written_gradients.py"), 12,
@@ -176,7 +176,7 @@ STAGES = (
          f"{_R}/test_store.py", f"{_R}/test_memory.py", f"{_R}/test_frozen.py"),
     ),
     Stage(
-        "facade", _below("api/src/flambeau", "attention_masks.py", "freezing.py", "loading.py", "graph_key.py", "graph_nodes.py", "stack.py", "repeats.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
+        "facade", _below("api/src/flambeau", "attention_masks.py", "freezing.py", "loading.py", "graph_key.py", "graph_nodes.py", "places.py", "stack.py", "repeats.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
         ("packages/api/tests", "tests/behaviour/test_options.py", "tests/behaviour/test_freezing.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_logs.py"),
     ),
     Stage(

@@ -130,7 +130,7 @@ def test_inputs_are_not_kept_alive() -> None:
 
 def test_many_changes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once: a program without freezing would do less."""
-    monkeypatch.setattr(logger, "destination", None)
+    monkeypatch.setattr(logger, "_destination", None)
     frozen, folding = make()
     given = [torch.randn(3) for _ in range(3)]
     with capture_logs() as events:

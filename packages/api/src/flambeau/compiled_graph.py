@@ -21,7 +21,7 @@ _SIZE = struct.Struct("<Q")
 class CompiledGraph:
     """Everything a cached graph needs: the joining signature and one artifact per direction.
 
-    ``folding``, ``watched``, ``kept``: of a frozen graph, as in ``inductor.FrozenArtifact``.
+    ``folding``, ``watched``, ``kept``: of a frozen graph, as in ``inductor.FrozenArtifact``. ``lines``, ``modules``: of the captured graph, as in ``Places``.
     """
 
     signature: autograd.Signature
@@ -31,6 +31,8 @@ class CompiledGraph:
     folding: runtime.Artifact | None = None
     watched: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
+    lines: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
     @property
     def programs(self) -> tuple[tuple[str, runtime.Artifact], ...]:
@@ -47,6 +49,8 @@ class CompiledGraph:
             "programs": [(kind, len(part)) for (kind, _), part in zip(self.programs, parts, strict=True)],
             "watched": self.watched,
             "kept": self.kept,
+            "lines": self.lines,
+            "modules": self.modules,
         }
         header = json.dumps(fields).encode()
         return b"".join((_SIZE.pack(len(header)), header, *parts))
@@ -71,6 +75,8 @@ class CompiledGraph:
             programs.get("folding"),
             tuple(fields["watched"]),
             tuple(fields["kept"]),
+            tuple(fields["lines"]),
+            tuple(fields["modules"]),
         )
 
 

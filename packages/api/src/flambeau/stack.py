@@ -44,6 +44,7 @@ from .loading import load_program
 from .log import Deferred, logger
 from .options import Options
 from .perf_hints import instructions_of
+from .places import Places
 from .records import ProgramRecord, Recorder
 from .repeats import outline
 from .rescue import REPORT, as_if_not_called, in_eager, mispredicted_operator, rescue, writes_last
@@ -180,18 +181,20 @@ def _compile_graph(
     toolchain = _toolchain(stages)
     if toolchain is None and stages.inductor.cpu_backend == "cpp":
         stages = attrs.evolve(stages, inductor=stages.inductor.with_options({"cpp_kernels": False}))
-    key = _cache_key(gm, options, stages, toolchain)
+    places = Places.of(gm)
+    key = _cache_key(gm, options, stages, toolchain, places)
     # Without caches kernels are kept in memory, for as long as this graph is being compiled.
     store = Store(None) if options["force_disable_caches"] else default_store(stages.runtime)
     if key is not None:
         with _timed(recorder, "cache"):
             found = _read(key, store, inputs)
         if found is not None:
+            found = places.told_by(found)
             return _assemble(found, options, stages, gm, plain, recorder, store, cached=True)
     compiled = _compile_both(gm, plain, inputs, options, stages, recorder, store)
     if key is not None and _self_contained(compiled.graph):
         with _timed(recorder, "cache"):
-            store.put(key, compiled.graph.to_bytes())
+            store.put(key, attrs.evolve(compiled.graph, lines=places.lines, modules=places.modules).to_bytes())
     return _assemble(compiled.graph, options, stages, gm, plain, recorder, store, constants=compiled.constants)
 
 
@@ -354,7 +357,9 @@ def _toolchain(stages: Stages) -> Toolchain | None:
         return None
 
 
-def _cache_key(gm: fx.GraphModule, options: Options, stages: Stages, toolchain: Toolchain | None) -> CacheKey | None:
+def _cache_key(
+    gm: fx.GraphModule, options: Options, stages: Stages, toolchain: Toolchain | None, places: Places
+) -> CacheKey | None:
     if not options["fx_graph_cache"] or options["force_disable_caches"]:
         return None
     try:
@@ -364,7 +369,8 @@ def _cache_key(gm: fx.GraphModule, options: Options, stages: Stages, toolchain: 
         logger.info("graph_not_cached", artifact="caching", reason=str(reason))
         return None
     # A compiled graph holds machine code: what made it, and for which processor, is part of what it is.
-    return CacheKey(CACHE_KIND, {**parts, "toolchain": "" if toolchain is None else toolchain.identity})
+    made_by = {"places": places.numbers, "toolchain": "" if toolchain is None else toolchain.identity}
+    return CacheKey(CACHE_KIND, {**parts, **made_by})
 
 
 def _read(key: CacheKey, store: Store, inputs: list[Any]) -> CompiledGraph | None:

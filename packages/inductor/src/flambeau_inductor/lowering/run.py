@@ -32,6 +32,7 @@ from ..ir.verify import reads_of, verify
 from ..log import KERNEL_DECLINED, LOWERED, logger
 from ..ops.aten import Trait, Treatment, aten_op
 from ..ops.dtypes import EIGHTHS, LOOP_TYPES
+from ..origins import origins
 from . import RULES_LOADED, symbolic
 from .accumulate import add_in_place
 from .assumptions import Assumptions
@@ -41,7 +42,6 @@ from .fallback import call_library, is_workspace
 from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
 from .nested import Site, lower_nested
-from .origins import origins
 from .positions import Checks
 from .products import aligned_rows
 from .provenance import Provenance
