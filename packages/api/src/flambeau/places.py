@@ -52,7 +52,7 @@ class Places:
             "stack": dict(zip(compiled.lines, self.lines, strict=True)),
             "modules": dict(zip(compiled.modules, self.modules, strict=True)),
         }
-        moved = {kind: _moved(artifact, known) for kind, artifact in compiled.programs}
+        moved: dict[str, Any] = {kind: _moved(artifact, known) for kind, artifact in compiled.programs}
         return attrs.evolve(compiled, lines=self.lines, modules=self.modules, **moved)
 
 
