@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
@@ -143,3 +144,74 @@ def test_custom_ops() -> None:
     seen.clear()
     _same(lambda x: scaled(x.sin(), 3.0) + 1, torch.randn(5))
     assert len(seen) == 2 and set(seen) == {torch.Tensor}
+
+
+@calls("entry_points", "triton_op", "wrap_triton")
+def test_triton_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator of Triton kernels: one node, whose fake comes to the launches, with its gradients and what it writes; a launch outside of one runs as it is."""
+    triton = pytest.importorskip("triton")
+    tl = triton.language
+    number = next(_NUMBERS)
+
+    def add_scaled(x, y, out, n, by, block: tl.constexpr):
+        where = tl.program_id(0) * block + tl.arange(0, block)
+        sums = tl.load(x + where, where < n) + by * tl.load(y + where, where < n)
+        tl.store(out + where, sums, where < n)
+
+    kernel = triton.jit(add_scaled)
+
+    @torch.library.triton_op(f"surface::add_scaled_{number}", mutates_args=())
+    def added(x: torch.Tensor, y: torch.Tensor, by: float) -> torch.Tensor:
+        out = torch.empty_like(x)
+        torch.library.wrap_triton(kernel)[lambda meta: (triton.cdiv(out.numel(), meta["block"]),)](
+            x, y, out, out.numel(), by, 16
+        )
+        return out
+
+    @torch.library.triton_op(f"surface::add_into_{number}", mutates_args=("out",))
+    def add_into(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+        torch.library.wrap_triton(kernel)[(1,)](x, y, out, out.numel(), 1.0, 16)
+
+    seen: list[type] = []
+
+    @added.register_kernel("cpu")  # no GPU here: what runs is not the kernel
+    def _(x, y, by):
+        seen.append(type(x))
+        return x + y * by
+
+    @add_into.register_kernel("cpu")
+    def _(x, y, out):
+        out.copy_(x + y)
+
+    added.register_autograd(
+        lambda ctx, grad: (grad, grad * ctx.by, None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "by", inputs[2]),
+    )
+
+    def filled(x):
+        out = torch.zeros_like(x)
+        add_into(x, x, out)
+        return out * 2
+
+    _same(lambda x: added(x.sin(), x, 3.0) + 1, torch.randn(40))
+    assert len(seen) == 2 and set(seen) == {torch.Tensor}
+    with torch.no_grad():
+        for n in (5, 6):
+            assert torch.equal(
+                flambeau.compile(filled, fullgraph=True, dynamic=n == 6)(torch.ones(n)), torch.full((n,), 4.0)
+            )
+
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    interpreted = triton.jit(add_scaled)
+    graphs: list[torch.fx.GraphModule] = []
+
+    def launched(x):
+        out = torch.empty_like(x)
+        torch.library.wrap_triton(interpreted)[(3,)](x.sin(), x, out, 40, 2.0, 16)
+        interpreted[(3,)](out, x, out, 40, 1.0, 16)
+        return out * 2
+
+    x = torch.randn(40)
+    compiled = flambeau.compile(launched, backend=lambda graph, inputs: (graphs.append(graph), graph.forward)[1])
+    torch.testing.assert_close(compiled(x), launched(x))
+    assert len(graphs) == 2

@@ -80,7 +80,7 @@ _PARTS: Final = ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>
 """Parts of functions with frames of their own, which loop over an iterator that exists already: the functions they call are captured."""
 
 
-_TOOLS: Final = ("attr", "attrs", "filelock", "structlog")
+_TOOLS: Final = ("attr", "attrs", "filelock", "structlog", "triton")
 """What compiling itself calls. Some of it runs at any time (filelock listens to the interpreter's audit events)."""
 _HOOKS: Final = frozenset(
     ("__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__len__", "__iter__", "__bool__", "__hash__", "__repr__", "__str__")

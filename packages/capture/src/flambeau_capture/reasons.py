@@ -57,6 +57,7 @@ for _code, _explanation, _hint in (
     ("autograd-call", "autograd is asked for what leads beyond the graph", "let the compiled function hold the forward that is differentiated, from leaves on"),
     ("autograd-function", "an autograd.Function cannot be part of the graph", "give it tensors and constants as arguments, and no effects"),
     ("control-flow-operator", "a control-flow or other higher-order operator of torch is called in a way that is no part of a graph", "let its functions return new tensors alike, and change nothing outside of them"),
+    ("triton-kernel", "a Triton kernel is launched", "make an operator of the launch with torch.library.triton_op, which says what it writes"),
     ("tensor-hook", "a hook is registered on a tensor", "register hooks outside the compiled function"),
     ("numpy", "something of NumPy is used that torch has no equal for", "use torch operations, or do it outside the compiled function"),
     ("external-mutation", "a change to an object that cannot be replayed", "make the change outside the compiled function"),

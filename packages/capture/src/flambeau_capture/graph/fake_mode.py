@@ -27,7 +27,8 @@ import torch._refs.linalg
 import torch._refs.special
 import torch.nested._internal.nested_tensor
 from torch._decomp import decompositions
-from torch._ops import OpOverload
+from torch._higher_order_ops.utils import registered_hop_fake_fns
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorConverter, FakeTensorMode
@@ -269,6 +270,7 @@ class CorrectedFakeMode(FakeTensorMode):
     has_failed = False
     draws = False
     results: FakeResults | None = None
+    supports_higher_order_operators = True
     _calls = 0  # how many ops ran, also inside of others
 
     @classmethod
@@ -281,6 +283,8 @@ class CorrectedFakeMode(FakeTensorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The results of an op on fakes."""
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self._of_higher_order(func, types, args, kwargs)
         if func is _DEVICE and type(args[0]) is FakeTensor and not self.in_kernel_invocation:
             return args[0].fake_device  # what C++ asks of every tensor that it is given
         if func is _READ and self.numbers is not None:
@@ -308,6 +312,15 @@ class CorrectedFakeMode(FakeTensorMode):
         if self.kernels is not None:
             self.kernels.note(func, args, kwargs)
         return out
+
+    def _of_higher_order(self, func: HigherOrderOperator, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """What the fake of an operator comes to, as a launch of a Triton kernel: torch's rules are for fake modes, and it looks for one of this very class."""
+        if func in registered_hop_fake_fns:
+            return self._dispatch(func, types, args, kwargs)
+        rule: Any = func.python_key_table.get(FakeTensorMode)
+        if rule is None:
+            raise NotImplementedError(f"torch has no rule for {func.name()} on fakes")
+        return rule(self, *args, **kwargs)
 
 
 class LeanFakeMode(CorrectedFakeMode):

@@ -37,6 +37,7 @@ from . import (
     supers,
     torch_state,
     transforms,
+    triton_kernels,
 )
 
 __all__ = [
@@ -76,4 +77,5 @@ __all__ = [
     "supers",
     "torch_state",
     "transforms",
+    "triton_kernels",
 ]
