@@ -109,6 +109,57 @@ def test_recompile_limit() -> None:
         flambeau.compile(_branch, recompile_limit=-1)
 
 
+@calls("compile", "isolate_recompiles")
+@pytest.mark.falls_back("recompile limit")
+def test_isolate_recompiles() -> None:
+    """Two calls for one function, with one backend, share neither entries nor the limit."""
+    counter = CompileCounter()
+
+    def double(x):
+        return x * 2
+
+    arguments = {"backend": counter, "dynamic": False, "recompile_limit": 1, "isolate_recompiles": True}
+    one, other = flambeau.compile(double, **arguments), flambeau.compile(double, **arguments)
+    for size in (3, 4):
+        one(torch.ones(size))
+    assert counter.frame_count == 1
+    other(torch.ones(4))
+    assert counter.frame_count == 2, "an entry of its own, under a limit of its own"
+    with pytest.raises(flambeau.errors.InvalidOption):
+        flambeau.compile(double, isolate_recompiles="yes")
+
+
+@calls("compile", "shapes_spec")
+def test_shapes_spec() -> None:
+    """Declared sizes and ints are symbolic at once, sizes in relation to each other; others are constants, and a call that is not so is an error."""
+    spec = pytest.importorskip("torch.fx.experimental.dynamic_spec")
+    counter = CompileCounter()
+    rows = spec.ShapeVar("rows", max=64)
+    params = {"x": spec.TensorSpec([rows, None]), "y": spec.TensorSpec([rows * 2]), "n": spec.IntVar("n")}
+
+    def f(x, y, n):
+        return x.sum(0) + y.sum() * n
+
+    declared = flambeau.compile(f, backend=counter, shapes_spec=spec.ShapesSpec(params, assumptions=[rows > 1]))
+    for size in (2, 5, 9):
+        x, y = torch.ones(size, 4), torch.ones(size * 2)
+        assert torch.equal(declared(x, y, size), f(x, y, size))
+    assert counter.frame_count == 1
+    declared(torch.ones(2, 3), torch.ones(4), 2)
+    assert counter.frame_count == 2
+    for size, other in ((65, 130), (1, 2), (4, 4)):
+        with pytest.raises(flambeau.errors.FlambeauError, match=r"declared|marked|assumed"):
+            declared(torch.ones(size, 4), torch.ones(other), 1)
+    linear = torch.nn.Linear(4, 4)
+    whole = flambeau.compile(linear, shapes_spec={"input": spec.TensorSpec([rows, None])}, fullgraph=True)
+    with flambeau.compiler.config.patch(error_on_recompile=True):
+        for size in (3, 1, 7):
+            x = torch.randn(size, 4)
+            assert torch.allclose(whole(x), linear(x), atol=1e-6)
+    with pytest.raises(flambeau.errors.InvalidOption):
+        flambeau.compile(f, shapes_spec=params, dynamic=True)
+
+
 @calls("compiler", "is_compiling", "is_dynamo_compiling")
 def test_is_compiling() -> None:
     """True where capture asks, False in Python."""

@@ -120,7 +120,8 @@ STAGES = (
     ),
     Stage(
         "sizes", _below(_CAPTURE, "graph/assumptions.py", "graph/resizing.py", "graph/foreign.py", "graph/open_numbers.py",
-                             "graph/shapes.py", "graph/builder.py", "graph/module_paths.py", "graph/dynamics.py", "interp/stack.py"), 10,
+                             "graph/shapes.py", "graph/builder.py", "graph/module_paths.py", "graph/dynamics.py",
+                             "graph/declared_shapes.py", "interp/stack.py"), 10,
         (f"{_C}/graph", "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/dynamic/test_open_sizes.py"),
     ),
     Stage(

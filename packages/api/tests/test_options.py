@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import flambeau
 from flambeau import torch_names, without_effect
 from flambeau.compiler import config
 from flambeau.errors import InvalidOption, NotHereYet, UnknownName
@@ -115,7 +113,6 @@ def test_options_of_torch_that_are_not_here_say_so() -> None:
     assert not torch_names.OPTIONS & OPTIONS.keys()
     assert not torch_names.LOGS & ARTIFACTS.keys()
     assert not torch_names.SETTINGS & set(config.names())
-    assert not torch_names.ARGUMENTS & inspect.signature(flambeau.compile).parameters.keys()
 
 
 def _names_in(module: str) -> set[str]:

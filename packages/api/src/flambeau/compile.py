@@ -28,8 +28,8 @@ from .backends import (
     lookup_backend,
     note_use,
 )
-from .defaults import Settings, is_disabled, option_defaults, settings_of, variables
-from .errors import FlambeauError, InvalidOption, NotHereYet, UnknownName, without_our_frames
+from .defaults import Settings, is_disabled, option_defaults, settings_of, user_errors, variables
+from .errors import FlambeauError, InvalidOption, UnknownName, without_our_frames
 from .log import logger
 from .module import compiled_module, original_of
 from .observe import observer_of
@@ -37,7 +37,6 @@ from .options import OPTIONS, Options, resolve
 from .records import Recorder
 from .stages import resolve_stages
 from .targets import name_of, target_of
-from .torch_names import ARGUMENTS
 from .trace.session import region_trace
 
 Function = Callable[..., Any]
@@ -67,6 +66,8 @@ def compile(
     disable: bool = False,
     name: str | None = None,
     recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Model: ...
 
 
@@ -82,6 +83,8 @@ def compile(
     disable: bool = False,
     name: str | None = None,
     recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Callable[[Model], Model]: ...
 
 
@@ -96,6 +99,8 @@ def compile(
     disable: bool = False,
     name: str | None = None,
     recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """Compile a function or a module on its first call.
 
@@ -110,6 +115,10 @@ def compile(
         disable: True: return `model` as it is.
         name: a label for logs and traces.
         recompile_limit: entries per code object in this region; past it, new shapes run in eager.
+        isolate_recompiles: what this call compiles is its own, and counts against no other call's limit: that is so with False, too.
+        shapes_spec: the shapes of the parameters, as types of `torch.fx.experimental.dynamic_spec` say them (torch 2.13): sizes and ints that are
+            declared as a variable or a term of variables are symbolic, everything else is a constant. Excludes `dynamic`. Code behind a graph
+            break learns by itself which sizes change.
 
     Returns:
         A callable with the function's name and signature; for a module, a module of the same class that shares its state.
@@ -126,6 +135,8 @@ def compile(
         "options": options,
         "name": name,
         "recompile_limit": recompile_limit,
+        "isolate_recompiles": isolate_recompiles,
+        "shapes_spec": shapes_spec,
     }
     if model is None:
         return functools.partial(compile, **arguments, disable=disable)
@@ -139,11 +150,10 @@ def compile(
 def compile_recorded(model: Any, recorder: Recorder, **arguments: Any) -> Any:
     """`compile`, with everything that happens written into `recorder`."""
     defaults_of_compile: dict[str, Any] = dict.fromkeys(
-        ("fullgraph", "dynamic", "backend", "mode", "options", "name", "recompile_limit")
+        ("fullgraph", "dynamic", "backend", "mode", "options", "name", "recompile_limit", "shapes_spec")
     )
+    defaults_of_compile["isolate_recompiles"] = False
     for unknown in arguments.keys() - {*defaults_of_compile, "disable"}:
-        if unknown in ARGUMENTS:
-            raise NotHereYet("argument", unknown)
         raise UnknownName("argument of compile", unknown, [*defaults_of_compile, "disable"])
     disable = arguments.pop("disable", False)
     return _compile(model, {**defaults_of_compile, **arguments}, recorder, disable=disable)
@@ -172,14 +182,16 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     observer, around = observer_of(recorder, arguments["name"]), None
     if (trace := region_trace(options, arguments["name"])) is not None:
         observer, around = trace.observed(observer), trace.around
-    region = flambeau_capture.make_region(
-        target.function,
-        backend,
-        config=settings.capture,
-        observer=observer,
-        around=around,
-        label=arguments["name"],
-    )
+    with user_errors():
+        region = flambeau_capture.make_region(
+            target.function,
+            backend,
+            config=settings.capture,
+            observer=observer,
+            around=around,
+            label=arguments["name"],
+            shapes_spec=arguments["shapes_spec"],
+        )
     if isinstance(model, torch.nn.Module):
         again = functools.partial(_compile, arguments=arguments, recorder=recorder, disable=False)
         return compiled_module(model, region, again, (rebuild, (model, dict(arguments))))
@@ -235,6 +247,10 @@ def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:
     limit = arguments["recompile_limit"]
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise InvalidOption(f"recompile_limit takes a number that is at least 1, not {limit!r}")
+    if not isinstance(arguments["isolate_recompiles"], bool):
+        raise InvalidOption(f"isolate_recompiles takes True or False, not {arguments['isolate_recompiles']!r}")
+    if arguments["shapes_spec"] is not None and arguments["dynamic"] is not None:
+        raise InvalidOption("dynamic and shapes_spec exclude each other: shapes_spec says what is symbolic")
     if not isinstance(arguments["name"], str | None):
         raise InvalidOption(f"name takes a text, not {arguments['name']!r}")
 

@@ -1,6 +1,6 @@
 """What torch.compile knows and flambeau does not have yet, so that an error can say so instead of guessing a misspelling.
 
-Names only: options of `options={...}`, settings of torch's compiler configurations, log artifacts, arguments. A name leaves its table when
+Names only: options of `options={...}`, settings of torch's compiler configurations, log artifacts. A name leaves its table when
 the thing is here; a test holds the tables to that, and another to the names that the installed torch has.
 """
 
@@ -241,5 +241,3 @@ LOGS = frozenset(
         "onnx_diagnostics",
     ]
 )
-
-ARGUMENTS = frozenset(("isolate_recompiles", "shapes_spec"))

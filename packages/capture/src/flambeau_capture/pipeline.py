@@ -336,6 +336,8 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.wrapper.tensor_inputs)
+    if tracer.wrapper.declared is not None:
+        tracer.wrapper.declared.check()
     tracer.wrapper.wrapper_tensors.note_writes()
     refuse_writes(tracer)
     refuse_resized(tracer)

@@ -20,6 +20,7 @@ from .config import Config
 from .error_root import FlambeauError
 from .errors import CompileRefusedError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
+from .graph.declared_shapes import DeclaredShapes
 from .graph.dynamics import Dynamics
 from .graph.quiet import quiet_fakes
 from .library import gc, inspect, threading
@@ -54,19 +55,22 @@ def make_region(
     observer: Callable[[CompileRecord], None] | None = None,
     label: str | None = None,
     around: Around | None = None,
+    shapes_spec: Any = None,
     **options: Any,
 ) -> Any:
     """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
 
     `options` override fields of `config` (`fullgraph=True`, `dynamic=False`). `observer` is given what became of each compiled frame; each compile of
-    a frame runs inside of `around(frame)`. `label` is shown by ranges of torch's profiler.
+    a frame runs inside of `around(frame)`. `label` is shown by ranges of torch's profiler. `shapes_spec` declares the shapes of the parameters
+    (`graph/declared_shapes.py`).
     """
     settings = config if config is not None else Config.from_environment()
     if options:
         settings = evolve(settings, **options)
     if settings.fullgraph:  # nothing could be left to plain Python
         settings = evolve(settings, capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
-    return hook.make_region(function, _Callback(backend, settings, observer, around), settings, label)
+    declared = None if shapes_spec is None else DeclaredShapes(shapes_spec, function, hook.MODULE_CALL)
+    return hook.make_region(function, _Callback(backend, settings, observer, around, declared), settings, label)
 
 
 def _is_running(code: CodeType) -> bool:
@@ -86,11 +90,13 @@ class _Callback:
         config: Config,
         observer: Callable[[CompileRecord], None] | None,
         around: Around | None = None,
+        declared: DeclaredShapes | None = None,
     ) -> None:
         self.backend = backend
         self.config = config
         self.observer = observer
         self.around = around
+        self.declared = declared
         self.dynamics: dict[CodeType, Dynamics] = {}
         self.raising = threading.local()
         self.met: set[CodeType] = set()
@@ -102,7 +108,7 @@ class _Callback:
 
     def compiled_by(self, backend: Backend) -> _Callback:
         """The same for another backend, with nothing learnt."""
-        return _Callback(backend, self.config, self.observer, self.around)
+        return _Callback(backend, self.config, self.observer, self.around, self.declared)
 
     def __call__(self, info: FrameInfo) -> Answer:
         # Of a call that is left to plain Python because it raises, what it calls is part: with `fullgraph` it would be refused.
@@ -148,9 +154,12 @@ class _Callback:
                 gc.collect()
 
     def _captured(self, info: FrameInfo, backend: Backend) -> Answer:
-        dynamics = self.dynamics.setdefault(info.code, Dynamics())
+        dynamics = self._dynamics_of(info)
         with compile_hooks.told(info), self.around(info) if self.around is not None else nullcontext():
             return capture_frame(info, backend=backend, config=self.config, dynamics=dynamics, observer=self.observer)
+
+    def _dynamics_of(self, info: FrameInfo) -> Dynamics:
+        return self.dynamics.setdefault(info.code, Dynamics(self.declared))
 
     def _first(self, info: FrameInfo, taken: stance.Stance) -> Answer:
         """The answer for the first call of a code whose compile is put off: what it is called with is learnt from, so that the next sees what changes."""
@@ -158,7 +167,7 @@ class _Callback:
             answer = self._captured(info, taken.first)
             return Once(answer) if isinstance(answer, (RunCode, RunGraph)) else answer
         with suppress(CannotCapture, TraceAnew, FlambeauCaptureError):
-            trace_frame(info, evolve(self.config, fullgraph=False), self.dynamics.setdefault(info.code, Dynamics()))
+            trace_frame(info, evolve(self.config, fullgraph=False), self._dynamics_of(info))
         return Later()
 
 

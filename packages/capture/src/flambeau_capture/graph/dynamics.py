@@ -5,13 +5,18 @@ In: the sizes of tensors and the numbers that each trace of the code meets, by t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .declared_shapes import DeclaredShapes
 
 
 class Dynamics:
     """What earlier compiles of the code taught: the last seen values of inputs, by the name of their source."""
 
-    def __init__(self) -> None:
+    def __init__(self, declared: DeclaredShapes | None = None) -> None:
+        #: What the program says itself; nothing is learnt then.
+        self.declared = declared
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[str, Any] = {}
         self.changed_dims: dict[str, set[int]] = {}

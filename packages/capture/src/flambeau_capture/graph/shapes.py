@@ -51,6 +51,13 @@ class _SymbolSource(torch._guards.Source):
         return isinstance(other, _SymbolSource) and self.text == other.text
 
 
+def symbol_value(number: Any) -> Any:
+    """A size or number as a term of sympy."""
+    import sympy
+
+    return number.node.expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
+
+
 class _CallableName(str):
     """A name that also answers when called, as older torch versions do."""
 

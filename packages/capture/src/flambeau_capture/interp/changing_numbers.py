@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..errors import DynamicShapeError
 from ..graph import shapes
 from ..graph.dimension_marks import STATIC_MARK, named
 from ..guards.paths import module_above
@@ -21,6 +22,7 @@ from ..values.symbolic import SymbolicValue, formula_of_input
 from .part import Part
 
 if TYPE_CHECKING:
+    from ..graph.declared_shapes import Declared
     from ..graph.dynamics import Dynamics
     from ..sources.source import Source
     from ..values.base import Tracer, Value
@@ -33,11 +35,13 @@ class ChangingNumbers(Part):
 
     Args:
         dynamics: what earlier compiles of the code taught.
+        declared: what the program says itself of the frame's numbers.
     """
 
-    def __init__(self, t: Tracer, dynamics: Dynamics) -> None:
+    def __init__(self, t: Tracer, dynamics: Dynamics, declared: Declared | None) -> None:
         super().__init__(t)
         self.dynamics = dynamics
+        self.declared = declared
         #: Symbolic numbers by the identity of their source.
         self.known: dict[int, SymbolicValue] = {}
         # Dicts of options, by identity; the optimizers that have them are kept while the trace lasts.
@@ -73,6 +77,14 @@ class ChangingNumbers(Part):
             return None if known is None else ConstantValue(self.t.graph.specialise(known.symbol))
         if known is not None:
             return known
+        if (declared := self.declared) is not None:
+            if not declared.is_symbolic(obj, source):
+                return None
+            made = self._input(obj, source)
+            if made is None:
+                raise DynamicShapeError(f"{source.name} is declared to change, and {obj} is too large for a graph")
+            declared.number(obj, made.symbol, source)
+            return made
         changed = self._see(obj, source)
         if (
             self.t.config.symbolic is False
@@ -86,11 +98,17 @@ class ChangingNumbers(Part):
                 changed or item or self._is_named(obj, source) or self.t.config.symbolic or self._is_option(obj, source)
             )
             or (kind is int and obj in _SMALL_INT and not item)
-            or (limit := shapes.limit_of(obj)) is None
             or (kind is int and self._is_constant_of_module(source))
         ):
             return None
-        self.t.guards.number_is(source, kind, limit)
+        return self._input(obj, source)
+
+    def _input(self, obj: float, source: Source) -> SymbolicValue | None:
+        """The number as an input of the graph; None where a graph cannot take it."""
+        limit = shapes.limit_of(obj)
+        if limit is None:
+            return None
+        self.t.guards.number_is(source, type(obj), limit)
         found = shapes.number_input(self.t.graph, obj, source)
         if found is None:
             return None
@@ -131,7 +149,7 @@ class ChangingNumbers(Part):
         if type(obj) is not tuple or not obj or any(type(item) is not float for item in obj):
             return False
         config = self.t.config
-        if config.symbolic is False or config.specialize_float or self.t.wrapper.rehearsing:
+        if config.symbolic is False or config.specialize_float or self.declared or self.t.wrapper.rehearsing:
             return False
         items = [Item(source, place) for place in range(len(obj))]
         # All of them are noted, also where the first has changed.

@@ -15,6 +15,7 @@ import torch
 
 from ..class_names import class_module, class_name, class_qualname, type_name
 from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_annotation, is_constant_object
+from ..errors import DynamicShapeError
 from ..graph import shapes
 from ..graph.dimension_marks import Mark, marks_of, named
 from ..graph.inner_tensors import is_wrapper_class
@@ -85,7 +86,8 @@ class Wrapper(Part):
         self.met: list[Any] = []
         #: Kept by the entry: they are part of it.
         self.keep_alive: list[Any] = []
-        self.numbers = ChangingNumbers(t, dynamics)
+        self.declared = None if dynamics.declared is None else dynamics.declared.begin(t.info, t.graph)
+        self.numbers = ChangingNumbers(t, dynamics, self.declared)
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[tuple[torch.Tensor, torch.Tensor, Source]] = []
         self.wrapper_tensors = WrapperTensors(t)
@@ -346,6 +348,10 @@ class Wrapper(Part):
         if isinstance(obj, torch.nn.parameter.UninitializedTensorMixin):
             raise GraphBreak("unsupported-tensor", "a parameter or buffer of a lazy module that has not run yet")
         if is_wrapper_class(kind):
+            if self.declared is not None and self.declared.of(source) is not None:
+                raise DynamicShapeError(
+                    f"{source.name} is declared, and wraps other tensors: mark its dimensions instead"
+                )
             return self.wrapper_tensors.wrap(obj, source)
         if not (kind in (torch.Tensor, torch.nn.Parameter) or _is_kind_of_parameter(kind) or _is_buffer(kind)):
             # Its attributes may be the program's own code (`__torch_function__`), which sees the program's calls alone.
@@ -359,15 +365,13 @@ class Wrapper(Part):
             raise GraphBreak("unsupported-tensor", "a tensor of whole numbers that requires grad")
         static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
         sized = static and self.t.config.force_parameter_static_shapes
-        learn = self.t.frames.break_at is None and not sized
-        changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not sized else frozenset()
-        if is_open(source) and obj.ndim:
-            changed |= {0}
-        marks = self._marks_of(obj, source)
-        dynamic, unbacked = shapes.dynamic_dims_for(obj, False if sized else self.t.config.symbolic, changed, marks)
+        changed, marks, symbolic = self._said_of(obj, source, sized=sized)
+        dynamic, unbacked = shapes.dynamic_dims_for(obj, symbolic, changed, marks)
         outside = torch._C._InferenceMode(False) if self.t.graph.open_inference else nullcontext()  # it existed before
         with self.t.graph.unpatched, outside:
             fake = shapes.fake_of(self.t.graph, obj, source, dynamic, unbacked, marks)
+            if self.declared is not None:
+                self.declared.tensor(obj, fake, source)
         free = dynamic | unbacked
         free_strides = range(obj.ndim) if free else ()
         self.t.guards.add(
@@ -385,6 +389,18 @@ class Wrapper(Part):
         self.fake_owner[id(fake)] = made
         self.tensor_inputs.append((obj, fake, source))
         return made
+
+    def _said_of(
+        self, obj: torch.Tensor, source: Source, *, sized: bool
+    ) -> tuple[frozenset[int], dict[int, Mark], bool | None]:
+        """Of an input: the dimensions that have changed, what is said of them, and whether those without a word are symbolic (None: if they changed)."""
+        if self.declared is not None:
+            return frozenset(), self.declared.marks(obj, source), False
+        learn = self.t.frames.break_at is None and not sized
+        changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not sized else frozenset()
+        if is_open(source) and obj.ndim:
+            changed |= {0}
+        return changed, self._marks_of(obj, source), False if sized else self.t.config.symbolic
 
     def _marks_of(self, obj: torch.Tensor, source: Source) -> dict[int, Mark]:
         """What the program says of the dimensions of an input, on the tensor or in the settings."""
