@@ -50,6 +50,9 @@ HANDLERS = {
     f"{_AUTOGRAD}/wrappers/joint_py.py:PyJointFunction.__call__": (
         "packages/autograd/tests/test_node.py::test_what_a_hook_on_saved_tensors_raises"
     ),
+    f"{_AUTOGRAD}/wrappers/joint_py.py:_Joined.backward": (
+        "tests/robustness/test_faults.py::test_a_backward_that_raises_on_its_way"
+    ),
     f"{_AUTOGRAD}/pipeline.py:_traced": f"{_ERRORS}test_a_decomposition_that_raises_is_our_fault",
     f"{_AUTOGRAD}/pipeline.py:_ours": f"{_ERRORS}test_a_stage_that_raises_is_our_fault",
     f"{_CAPTURE}/interp/override_probe.py:handed_on": "packages/capture/tests/interp/test_overrides.py::test_what_torch_refuses_is_the_programs_error",

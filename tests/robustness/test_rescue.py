@@ -266,16 +266,18 @@ def test_the_call_is_repeated_where_eager_passes(gradient: bool, monkeypatch: py
 
 @pytest.mark.parametrize("how", ["not suppressed", "fullgraph", "an input is written", "no memory"])
 def test_it_is_not_repeated_where_that_may_not_be(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program's own error then, and nothing is computed twice."""
+    """The program's own error then, or one of flambeau that it is the cause of, and nothing is computed twice."""
     monkeypatch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "0" if how == "not suppressed" else "1")
     error = MemoryError if how == "no memory" else ZeroDivisionError
     failing(monkeypatch, error)
     function = (lambda x: x.add_(1)) if how == "an input is written" else lambda x: x.exp() + 1
     compiled = flambeau.compile(function, options=FRESH, fullgraph=how == "fullgraph")
     x = X.clone()
-    with warnings.catch_warnings(), pytest.raises(error, match="a prediction that failed") as caught:
+    left = error if how == "no memory" else flambeau.FlambeauError
+    with warnings.catch_warnings(), pytest.raises(left, match="a prediction that failed") as caught:
         warnings.simplefilter("error")
         compiled(x)
+    assert isinstance(caught.value.__cause__ or caught.value, error)
     told = "".join(getattr(caught.value, "__notes__", ()))
     assert ("eager runs this graph without an error" in told) == (how != "no memory")
     assert_same(x, X)

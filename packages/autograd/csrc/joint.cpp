@@ -361,6 +361,9 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->twice = Py_NewRef(twice);
         self->take = PyObject_GetAttrString(backward, "take");
         if (self->take == nullptr) PyErr_Clear();
+        self->rescue = PyObject_GetAttrString(twice, "rescue");
+        if (self->rescue == nullptr) PyErr_Clear();
+        if (self->rescue == Py_None) Py_CLEAR(self->rescue);
         self->relaid = PyObject_GetAttrString(twice, "relaid");
         if (self->relaid == nullptr) PyErr_Clear();
         if (self->relaid == Py_None) Py_CLEAR(self->relaid);
@@ -433,6 +436,7 @@ int joint_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->backward);
   Py_VISIT(self->take);
   Py_VISIT(self->twice);
+  Py_VISIT(self->rescue);
   Py_VISIT(self->relaid);
   return 0;
 }
@@ -443,6 +447,7 @@ int joint_clear(PyObject* object) {
   Py_CLEAR(self->backward);
   Py_CLEAR(self->take);
   Py_CLEAR(self->twice);
+  Py_CLEAR(self->rescue);
   Py_CLEAR(self->relaid);
   return 0;
 }
@@ -514,10 +519,9 @@ Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t 
   return checked(PyObject_CallOneArg(function, list.get()));
 }
 
-Ref call_taking(PyObject* take, Ref&& list) {
+Ref call_taking(PyObject* take, PyObject* list) {
   BelowAutograd below(false);
-  Ref mine = std::move(list);
-  return checked(PyObject_CallOneArg(take, mine.get()));
+  return checked(PyObject_CallOneArg(take, list));
 }
 
 std::vector<int64_t> integers(PyObject* sequence) {

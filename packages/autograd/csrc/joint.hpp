@@ -40,6 +40,8 @@ struct JointObject {
   PyObject* backward;
   PyObject* take;  // the backward's method that empties a list of inputs, or null
   PyObject* twice;
+  PyObject* rescue;  // asked where the backward raises, with what can be run instead, or null
+  bool proven;       // the backward has run once without an error: from then on it may free what it is given
   PyObject* relaid;  // lays out gradients as eager does where a tangent lay otherwise than expected, or null
   bool changing;  // relaid wants to know sizes and numbers of the inputs too
   bool hands_on;  // relaid is asked as well where some tangents are absent
@@ -72,8 +74,8 @@ Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t 
 // The tensor that says whether the places of one row of `flagged` have a gradient, on the device of that. The GIL is held.
 const at::Tensor& flag_of(const JointObject* self, size_t row, bool given, const at::Device& device);
 
-// Call `take` with a list that it empties, so that it may free what it used last.
-Ref call_taking(PyObject* take, Ref&& list);
+// Call `take` with a list that it empties, so that it may free what it used last. Where it raises before it begins, the list is as it was.
+Ref call_taking(PyObject* take, PyObject* list);
 
 // int64 sequence of a Python tuple.
 std::vector<int64_t> integers(PyObject* sequence);

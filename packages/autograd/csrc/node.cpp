@@ -365,16 +365,27 @@ variable_list JointNode::run(variable_list& grads, const Flags& given, bool may_
     const std::vector<int64_t>& places = (*joint_->flagged)[row];
     add(THPVariable_Wrap(flag_of(joint_, row, any_given(places, given), grads[places[0]].device())));
   }
-  if (last && joint_->take != nullptr) {
-    // Nobody asks for them again: the backward may free each as soon as it was used, as eager's nodes do one after the other.
-    for (auto& saved : tensors_) saved.reset_data();
-    grads.clear();
-    return gradients(call_taking(joint_->take, std::move(list)));
+  Ref found;
+  try {
+    if (last && joint_->take != nullptr && !is_held(grads[0])) {
+      // Nobody asks for them again: the backward may free each as soon as it was used, as eager's nodes do one after the other.
+      for (auto& saved : tensors_) saved.reset_data();
+      grads.clear();
+      found = call_taking(joint_->take, list.get());
+    } else {
+      std::vector<PyObject*> args{nullptr};
+      for (Py_ssize_t i = 0; i < place; ++i) args.push_back(PyList_GET_ITEM(list.get(), i));
+      found = call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place), false);
+    }
+  } catch (const PythonError&) {
+    if (joint_->rescue == nullptr || !PyErr_ExceptionMatches(PyExc_Exception)) throw;
+    return rescued(list.get(), given);
   }
-  std::vector<PyObject*> args{nullptr};
-  for (Py_ssize_t i = 0; i < place; ++i) args.push_back(PyList_GET_ITEM(list.get(), i));
-  return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place), false));
+  joint_->proven = true;
+  return gradients(found);
 }
+
+bool JointNode::is_held(const at::Tensor& grad) const { return joint_->rescue != nullptr && !joint_->proven && grad.is_cpu(); }
 
 void JointNode::add_front(const FrontNode* front) {
   std::lock_guard<std::mutex> lock(fronts_mutex_);
@@ -428,16 +439,7 @@ PyObject* JointNode::input_or_loss(size_t place, const torch::autograd::edge_lis
   return Py_BuildValue("(sOOO)", words.c_str(), sizes.get(), strides.get(), led.get());
 }
 
-// Of an input that is gone or was written: nothing or the words of an error, how it lay in memory, and zeros with its history.
-variable_list JointNode::run_twice(const variable_list& grads) {
-  Ref kept = checked(PyTuple_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size())));
-  Py_ssize_t kept_place = 0;
-  auto keep = [&](PyObject* value) {
-    if (value == nullptr) throw PythonError();
-    PyTuple_SET_ITEM(kept.get(), kept_place++, value);
-  };
-  for (const auto& number : numbers_) keep(from_number(number));
-  for (const auto& saved : tensors_) keep(THPVariable_Wrap(saved.unpack(getptr())));  // the usual errors for freed or overwritten tensors
+Ref JointNode::inputs_now() {
   const torch::autograd::edge_list edges = this->edges();
   Ref inputs = checked(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -451,6 +453,35 @@ variable_list JointNode::run_twice(const variable_list& grads) {
     if (value == nullptr) throw PythonError();
     PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), value);
   }
+  return inputs;
+}
+
+variable_list JointNode::rescued(PyObject* args, const Flags& given) {
+  Ref error = take_error();
+  if (PyList_GET_SIZE(args) == 0) return gradients(checked(PyObject_CallOneArg(joint_->rescue, error.get())));
+  const auto first = static_cast<Py_ssize_t>(numbers_.size() + tensors_.size());
+  Ref tangents = checked(PyTuple_New(static_cast<Py_ssize_t>(given.size())));
+  for (size_t i = 0; i < given.size(); ++i) {
+    PyObject* tangent = given[i] ? PyList_GET_ITEM(args, first + static_cast<Py_ssize_t>(i)) : Py_None;
+    PyTuple_SET_ITEM(tangents.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tangent));
+  }
+  Ref saved = checked(PyList_GetSlice(args, 0, first));
+  Ref inputs = inputs_now();
+  return gradients(checked(
+      PyObject_CallFunctionObjArgs(joint_->rescue, error.get(), inputs.get(), tangents.get(), saved.get(), nullptr)));
+}
+
+// Of an input that is gone or was written: nothing or the words of an error, how it lay in memory, and zeros with its history.
+variable_list JointNode::run_twice(const variable_list& grads) {
+  Ref kept = checked(PyTuple_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size())));
+  Py_ssize_t kept_place = 0;
+  auto keep = [&](PyObject* value) {
+    if (value == nullptr) throw PythonError();
+    PyTuple_SET_ITEM(kept.get(), kept_place++, value);
+  };
+  for (const auto& number : numbers_) keep(from_number(number));
+  for (const auto& saved : tensors_) keep(THPVariable_Wrap(saved.unpack(getptr())));  // the usual errors for freed or overwritten tensors
+  Ref inputs = inputs_now();
   Ref tangents = tuple_of(grads);
   return gradients(checked(PyObject_CallFunctionObjArgs(joint_->twice, inputs.get(), tangents.get(), kept.get(), nullptr)));
 }

@@ -113,6 +113,12 @@ class JointNode : public torch::autograd::Node {
   torch::autograd::variable_list run_all(torch::autograd::variable_list&& grads, const Flags& given, bool may_free);
   torch::autograd::variable_list run(torch::autograd::variable_list& grads, const Flags& given, bool may_free);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
+  // Whether the backward leaves what it is given to who repeats it: until it has passed once, where that costs none of a GPU's memory.
+  bool is_held(const at::Tensor& grad) const;
+  // What `rescue` gives for the error that is set; `args`, a list, were given to the compiled backward, which empties it before it frees them.
+  torch::autograd::variable_list rescued(PyObject* args, const Flags& given);
+  // The inputs of the forward, as they are now.
+  Ref inputs_now();
   torch::autograd::variable_list run_again(const torch::autograd::variable_list& grads);
   // Where the gradients of these inputs go; nowhere where the front that led there is freed.
   torch::autograd::edge_list edges();

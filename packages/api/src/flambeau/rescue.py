@@ -1,7 +1,7 @@
 """What happens where a compiled program raises: eager says whether it should have.
 
 In: the captured graph, its signature, the error, the inputs. Out: eager's own error where eager raises too; else eager's results after one warning,
-or the program's error where repeating is not allowed. That an operator of somebody else is not what its fake said is no failure of ours: its graphs are
+or the program's error where repeating is not allowed, as a `FlambeauError`. The same of a backward, whose gradients autograd computes again. That an operator of somebody else is not what its fake said is no failure of ours: its graphs are
 repeated in eager, and later ones are not compiled. Runs only after an error: a call that succeeds never comes here.
 """
 
@@ -20,7 +20,7 @@ import flambeau_autograd as autograd
 from flambeau_capture import hold_replaced, left_as_before, raised_in_hook, with_marked_hooks
 from flambeau_runtime import PredictionError
 
-from .errors import NotFinite, NotRecorded
+from .errors import FlambeauError, InternalError, NotFinite, NotRecorded
 from .stages import Stages
 
 REPORT = (
@@ -80,22 +80,67 @@ def rescue(
                 return results
             warned = stages.suppress_errors and not stages.is_strict and (anew or not written)
             if warned:
-                warnings.warn(
-                    f"a compiled graph failed and is repeated in eager: {type(error).__name__}: {error}\n  {REPORT}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+                _warn_of(error, "a compiled graph")
             if warned and not written:
                 return results
             if drawn is not None:
                 generator.set_state(drawn)  # what was drawn for copies is nobody's
-            error.add_note(f"eager runs this graph without an error. {REPORT}")
-            raise error
+            raise _of_ours(error, "a compiled graph", f"eager runs this graph without an error. {REPORT}")
         finally:
             # This frame is in the traceback of what it raises: with the error it would keep the program's frame, and what that left open.
             del error, eagers
 
     return answer
+
+
+def rescue_backward(stages: Stages) -> autograd.Rescue:
+    """What autograd asks where a compiled backward raises: the error, and what computes the gradients in eager.
+
+    That cannot be done where the backward has freed what it was given; its error passes then, with a note.
+    """
+
+    def answer(error: Exception, repeat: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        try:
+            if isinstance(error, _NOT_REPEATED) or raised_in_hook(error):
+                raise error
+            try:
+                gradients = repeat()
+            except autograd.UnsupportedDoubleBackward as reason:
+                # It may be the program's own.
+                error.add_note(
+                    f"the backward is not repeated in eager: {reason.message}. Where eager raises no error: {REPORT}"
+                )
+                raise error from None
+            if isinstance(error, PredictionError) and _is_of_others(error) and not stages.is_strict:
+                _note_misprediction(error)
+                return gradients
+            if stages.is_strict or not stages.suppress_errors:
+                note = f"eager runs this backward without an error. {REPORT}"
+                raise _of_ours(error, "a compiled backward", note)
+            _warn_of(error, "a compiled backward")
+            return gradients
+        finally:
+            del error
+
+    return answer
+
+
+def _warn_of(error: Exception, what: str) -> None:
+    warnings.warn(
+        f"{what} failed and is repeated in eager: {type(error).__name__}: {error}\n  {REPORT}",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _of_ours(error: Exception, what: str, note: str) -> Exception:
+    """The error as it leaves us: that of a stage as it is, any other as the cause of one."""
+    ours = error
+    if not isinstance(error, FlambeauError):
+        ours = InternalError(f"{what} failed: {type(error).__name__}: {error}")
+        ours.__cause__ = error
+    ours.add_note(note)
+    return ours
 
 
 def as_if_not_called(

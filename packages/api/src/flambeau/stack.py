@@ -47,7 +47,7 @@ from .perf_hints import instructions_of
 from .places import Places
 from .records import ProgramRecord, Recorder
 from .repeats import outline
-from .rescue import REPORT, as_if_not_called, in_eager, mispredicted_operator, rescue, writes_last
+from .rescue import REPORT, as_if_not_called, in_eager, mispredicted_operator, rescue, rescue_backward, writes_last
 from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 from .trace import hooks as trace
@@ -328,7 +328,15 @@ def _join(
 ) -> CompiledFn:
     """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
     joined = autograd.assemble(
-        signature, forward, backward, replay=gm, retrace=again, layouts=laid, config=stages.autograd, isolate=isolate
+        signature,
+        forward,
+        backward,
+        replay=gm,
+        retrace=again,
+        layouts=laid,
+        rescue=rescue_backward(stages),
+        config=stages.autograd,
+        isolate=isolate,
     )
     # A program may also raise for what a library returns, after anything.
     joined = as_if_not_called(gm, signature, joined, in_order=in_order and isolate)

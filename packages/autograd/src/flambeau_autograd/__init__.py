@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .records import Prepared, Signature
     from .wrappers.assemble import assemble
     from .wrappers.border import Flattened, flatten
+    from .wrappers.double import Rescue
     from .wrappers.recovery import Trace
     from .wrappers.workspaces import with_workspaces
 
@@ -36,6 +37,7 @@ __all__ = [
     "Flattened",
     "OptionError",
     "Prepared",
+    "Rescue",
     "Signature",
     "Trace",
     "UnsupportedDoubleBackward",
@@ -60,6 +62,7 @@ __all__ = [
 _LOADED_LATER = {
     "Flattened": (".wrappers.border", "Flattened"),
     "Prepared": (".records", "Prepared"),
+    "Rescue": (".wrappers.double", "Rescue"),
     "Signature": (".records", "Signature"),
     "Trace": (".wrappers.recovery", "Trace"),
     "aot_autograd": (".backend", "aot_autograd"),

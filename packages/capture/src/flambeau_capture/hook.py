@@ -165,12 +165,10 @@ class _Handler:
             compile_id=log.id_of(code, len(trees)),
         )
         over_limit = over_limit or self.is_over_all(code)
-        if trees or over_limit:
-            self.tell_misses(frame, trees, over_limit)
-        if over_limit:
-            return None
         try:
-            return self.entry_of(frame, trees)
+            if trees or over_limit:
+                self.tell_misses(frame, trees, over_limit)
+            return None if over_limit else self.entry_of(frame, trees)
         except Exception as error:
             expected = isinstance(error, FlambeauError) and not isinstance(error, AssertionError)
             if expected or self.config.fullgraph or not self.config.suppress_errors:
@@ -181,7 +179,11 @@ class _Handler:
                 if isinstance(error, InternalError):
                     raise
                 raise InternalError(f"compiling {code.co_qualname} failed: {type(error).__name__}: {error}") from error
-            warn_of_fault(code, error)
+            at_fault = getattr(self.callback, "at_fault", None)
+            if at_fault is None:
+                warn_of_fault(code, error)
+            else:
+                at_fault(frame, error)
             return False
 
     def is_over_all(self, code: CodeType) -> bool:
@@ -270,7 +272,7 @@ def warn_of_fault(code: CodeType, error: BaseException) -> None:
         f"flambeau could not capture {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) and runs it in plain Python: "
         f"{type(error).__name__}: {error}\n  FLAMBEAU_SUPPRESS_ERRORS=0 raises instead, with the place; please report it",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

@@ -100,11 +100,13 @@ class _Callback:
         self.dynamics: dict[CodeType, Dynamics] = {}
         self.raising = threading.local()
         self.met: set[CodeType] = set()
+        self.faults: set[str] = set()
 
     def forget(self) -> None:
         """Forget what earlier compiles have learnt."""
         self.dynamics.clear()
         self.met.clear()
+        self.faults.clear()
 
     def compiled_by(self, backend: Backend) -> _Callback:
         """The same for another backend, with nothing learnt."""
@@ -146,12 +148,23 @@ class _Callback:
                 raise InternalError(
                     f"capturing {info.code.co_qualname} failed: {type(error).__name__}: {error}"
                 ) from error
-            hook.warn_of_fault(info.code, error)
+            self.at_fault(info, error)
             return SkipAlways()
         finally:
             info.let_go()
             if self.config.run_gc_after_compile:
                 gc.collect()
+
+    def at_fault(self, info: FrameInfo, error: Exception) -> None:
+        """Tell of a frame that runs in plain Python because something of ours failed: each fault is warned of once, what it does to other frames
+        (those that the first one calls) is reported."""
+        reason = f"{type(error).__name__}: {error}"
+        if reason not in self.faults:
+            self.faults.add(reason)
+            hook.warn_of_fault(info.code, error)
+        log.logger.debug(log.FRAME_SKIPPED, artifact="fallbacks", **log.place_of(info.code), reason=reason)
+        if self.observer is not None:
+            self.observer(CompileRecord(info.code, info.entries, None, 0, (), (), 0.0, 0.0, reason, info.compile_id))
 
     def _captured(self, info: FrameInfo, backend: Backend) -> Answer:
         dynamics = self._dynamics_of(info)

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from ..config import Config
 from ..records import Signature
-from .double import DoubleBackward, Layouts
+from .double import DoubleBackward, Layouts, Rescue
 from .native import joint_type
 from .outputs import OutputBuilder
 from .recovery import Trace
@@ -27,6 +27,7 @@ def assemble(
     replay: GraphModule | None = None,
     retrace: Callable[[], Trace] | None = None,
     layouts: Layouts | None = None,
+    rescue: Rescue | None = None,
     config: Config | None = None,
     isolate: bool = False,
 ) -> Callable[..., Any]:
@@ -34,7 +35,8 @@ def assemble(
 
     `replay` is the captured graph; it is only run when the backward itself is differentiated (`create_graph=True`). Where an input is gone
     by then, `retrace` says how what eager would have saved follows from what was saved. `layouts` says how eager lays out gradients for
-    tangents of other layouts than the backward was compiled for.
+    tangents of other layouts than the backward was compiled for. Where the backward raises, `rescue(error, repeat)` gives the gradients, or raises:
+    `repeat()` computes them in eager, or raises `UnsupportedDoubleBackward`.
     Without a backward, writes or rebuilt outputs, the forward itself is handed back when it is not boxed, unless `isolate`
     says that autograd would see what it does.
     """
@@ -45,7 +47,7 @@ def assemble(
     if backward is None and not (writes or isolate) and not getattr(forward, "_boxed_call", False):
         joined = forward
     else:
-        double = DoubleBackward(signature, replay, retrace, layouts)
+        double = DoubleBackward(signature, replay, retrace, layouts, rescue)
         joined = joint_type(config.native)(
             forward,
             backward,

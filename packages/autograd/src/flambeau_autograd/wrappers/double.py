@@ -23,6 +23,9 @@ from .relaid import Given, Relaid
 from .stand_ins import HINT, changes, of_sizes, stand_in, with_history
 
 _DEVICES = ("cpu", "cuda")
+Rescue = Callable[[Exception, Callable[[], tuple[Any, ...]]], tuple[Any, ...]]
+"""Asked for gradients where the compiled backward raised: the error, and what computes them in eager."""
+
 Layouts = Callable[[list[Any], Sequence[Lying]], Mapping[int, Layout]]
 AutocastState = tuple[tuple[str, bool, torch.dtype], ...]
 
@@ -65,8 +68,12 @@ class DoubleBackward:
         replay: GraphModule | None,
         retrace: Callable[[], Trace] | None = None,
         layouts: Layouts | None = None,
+        rescue: Rescue | None = None,
     ) -> None:
         self._signature = signature
+        self._answer = rescue
+        #: Called by the node where the compiled backward raised; None: its error is.
+        self.rescue = None if rescue is None else self._rescue
         self._replay = replay
         self._retrace = retrace
         self._trace: Trace | None = None
@@ -113,12 +120,40 @@ class DoubleBackward:
             allow_unused=True,
         )
 
+    def _rescue(
+        self,
+        error: Exception,
+        inputs: tuple[Any, ...] = (),
+        tangents: tuple[torch.Tensor | None, ...] | None = None,
+        saved: Sequence[Any] = (),
+    ) -> tuple[Any, ...]:
+        """What a compiled backward that raised should have given. Arguments as of `__call__`; none where it has freed what it was given."""
+        assert self._answer is not None
+
+        def repeat() -> tuple[Any, ...]:
+            if tangents is None:
+                raise UnsupportedDoubleBackward("the backward has freed what it was given")
+            return self(
+                inputs, tuple(t if t is None else t.detach() for t in tangents), tuple(saved), create_graph=False
+            )
+
+        try:
+            return self._answer(error, repeat)
+        finally:
+            # This frame is in the traceback of what it raises.
+            del error
+
     def __call__(
-        self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor | None, ...], saved: tuple[Any, ...] = ()
+        self,
+        inputs: tuple[Any, ...],
+        tangents: tuple[torch.Tensor | None, ...],
+        saved: tuple[Any, ...] = (),
+        *,
+        create_graph: bool = True,
     ) -> tuple[Any, ...]:
         """Gradients of the signature's `grad_inputs`. `inputs`: for one that was written since the text of an error, its sizes and strides, and a
         tensor with its history or None; for one that is gone an empty text and these. `tangents`: None where no gradient came in. `saved`: what the
-        forward saved. Raises `UnsupportedDoubleBackward` with the reason.
+        forward saved. `create_graph`: with a history. Raises `UnsupportedDoubleBackward` with the reason.
         """
         signature = self._signature
         if self._replay is None:
@@ -152,7 +187,11 @@ class DoubleBackward:
                 raise UnsupportedDoubleBackward("cannot differentiate twice: an output is rebuilt from another")
             with explained:
                 return torch.autograd.grad(
-                    [out for out, _ in pairs], targets, [t for _, t in pairs], create_graph=True, allow_unused=True
+                    [out for out, _ in pairs],
+                    targets,
+                    [t for _, t in pairs],
+                    create_graph=create_graph,
+                    allow_unused=True,
                 )
 
     def _run(

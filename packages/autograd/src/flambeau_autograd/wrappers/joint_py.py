@@ -158,13 +158,8 @@ class _Joined(torch.autograd.Function):
             return (None, None, *(again.get(i) for i in range(len(ctx.inputs))))
         found: Any
         if torch.is_grad_enabled():
-            inputs = list(ctx.inputs)
-            for place in ctx.input_places:
-                shape = (*ctx.shapes[place][1:], ctx.histories.get(place))
-                inputs[place] = ("", *shape) if place in joint.bumped else _unwritten(place, *ctx.fed[place], *shape)
-            found = (
-                joint.double(tuple(inputs), tuple(given), (*ctx.numbers, *tensors)) if joint.double is not None else ()
-            )
+            saved = (*ctx.numbers, *tensors)
+            found = joint.double(_inputs_now(ctx), tuple(given), saved) if joint.double is not None else ()
         else:
             tangents = tuple(
                 in_order(torch.zeros_like(like) if grad is None else grad, order)
@@ -175,7 +170,13 @@ class _Joined(torch.autograd.Function):
                     torch.tensor(any(given[p] is not None for p in places), device=tangents[places[0]].device)
                     for places in joint.flagged
                 ]
-                found = call_either(joint.backward, (*ctx.numbers, *tensors, *tangents, *flags))
+                args = (*ctx.numbers, *tensors, *tangents, *flags)
+                try:
+                    found, failed = call_either(joint.backward, args), None
+                except Exception as error:
+                    found, failed = (), error
+            if failed is not None:
+                found = _rescued(ctx, failed, tuple(given), (*ctx.numbers, *tensors))
             relaid = getattr(joint.double, "relaid", None)
             moved = any(g is not None and g is not t for g, t in zip(given, tangents))
             if relaid is not None and (moved or (relaid.hands_on and None in given)):
@@ -189,6 +190,26 @@ class _Joined(torch.autograd.Function):
         decided = [any(given[place] is not None for place in places) for places in joint.reached_by]
         by_input = {i: grad for i, grad, known in zip(joint.grad_inputs, found, decided) if known}
         return (None, None, *(by_input.get(i) for i in range(len(ctx.inputs))))
+
+
+def _inputs_now(ctx: Any) -> tuple[Any, ...]:
+    """The inputs of the forward, each as it was, or what became of it."""
+    inputs = list(ctx.inputs)
+    for place in ctx.input_places:
+        shape = (*ctx.shapes[place][1:], ctx.histories.get(place))
+        inputs[place] = ("", *shape) if place in ctx.joint.bumped else _unwritten(place, *ctx.fed[place], *shape)
+    return tuple(inputs)
+
+
+def _rescued(ctx: Any, error: Exception, tangents: tuple[Any, ...], saved: tuple[Any, ...]) -> Any:
+    """What is given in the place of a compiled backward that raised."""
+    rescue = getattr(ctx.joint.double, "rescue", None)
+    try:
+        if rescue is None:
+            raise error
+        return rescue(error, _inputs_now(ctx), tangents, saved)
+    finally:
+        del error
 
 
 def _version(tensor: torch.Tensor) -> int:
