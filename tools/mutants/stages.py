@@ -85,7 +85,7 @@ STAGES = (
         "values", _below(_CAPTURE, "values/read_out.py", "values/open_index.py", "values/inner.py", "graph/inner_tensors.py",
                              "values/sequences.py", "values/mappings.py", "values/constants.py", "values/iterators.py",
                          "values/functions.py", "values/objects.py", "values/tensor.py", "values/by_index.py", "values/walk.py", "values/keys.py",
-                         "values/generators.py", "values/bound.py", "values/written_out.py", "constant_objects.py"), 16,
+                         "values/generators.py", "values/bound.py", "values/supers.py", "values/written_out.py", "constant_objects.py"), 16,
         (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", "tests/sweeps/test_found_containers.py", *_PROGRAMS),
     ),
     Stage(

@@ -83,9 +83,10 @@ _PARTS: Final = ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>
 _TOOLS: Final = ("attr", "attrs", "filelock", "structlog", "triton")
 """What compiling itself calls. Some of it runs at any time (filelock listens to the interpreter's audit events)."""
 _HOOKS: Final = frozenset(
-    ("__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__len__", "__iter__", "__bool__", "__hash__", "__repr__", "__str__")
+    ("__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__len__", "__iter__", "__bool__", "__hash__", "__repr__", "__str__",
+     "find_spec")
 )  # fmt: skip
-"""Methods that Python calls behind an expression, once for every name or object: each would need an entry. Functions they call are captured."""
+"""Methods that Python calls behind an expression or an import, once for every name or object: each would need an entry. Functions they call are captured."""
 
 
 _WRAPPERS: Final = (

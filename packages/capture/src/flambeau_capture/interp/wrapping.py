@@ -43,6 +43,7 @@ from ..values.scripted import ScriptedValue
 from ..values.sequences import ListValue, SliceValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.subclasses import ACCESSORS, AccessorValue, SubclassValue, is_of_tensors
+from ..values.supers import wrap_super
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from ..values.thread_locals import ThreadLocalValue
@@ -234,6 +235,8 @@ class Wrapper(Part):
             return CounterValue(obj, source) if kind is itertools.count else ThreadLocalValue(obj, source)
         if issubclass(kind, threading.local):
             raise GraphBreak("unsupported-argument", "a class derived from threading.local")
+        if kind is super:
+            return wrap_super(self.t, obj, source)
         storage: Value | None = None
         if issubclass(kind, dict):
             storage = self._wrap_dict(obj, source)
