@@ -17,6 +17,7 @@ from .options import Options
 from .stages import resolve_stages
 
 _TUNING = ("tuning",)
+_SHAPES = "shapes"
 
 
 @frozen
@@ -32,7 +33,8 @@ class CacheInfo:
     @property
     def inductor_artifacts(self) -> list[str]:
         """Compiled graphs (forward and backward are one entry) and the kernels that they are made of."""
-        return [name for kind, names in self.artifacts.items() if kind not in _TUNING for name in names]
+        others = (*_TUNING, _SHAPES)
+        return [name for kind, names in self.artifacts.items() if kind not in others for name in names]
 
     @property
     def autotune_artifacts(self) -> list[str]:
@@ -43,6 +45,11 @@ class CacheInfo:
     def aot_autograd_artifacts(self) -> list[str]:
         """Compiled graphs: what ahead-of-time autograd made of a graph lies in its entry."""
         return list(self.artifacts.get("graph", ()))
+
+    @property
+    def pgo_artifacts(self) -> list[str]:
+        """What was learnt about sizes that change, see the setting `job_id`."""
+        return list(self.artifacts.get(_SHAPES, ()))
 
     def empty(self) -> bool:
         """Whether nothing is in it."""

@@ -35,6 +35,7 @@ from .module import compiled_module, original_of
 from .observe import observer_of
 from .options import OPTIONS, Options, resolve
 from .records import Recorder
+from .shape_profiles import profile_of
 from .stages import resolve_stages
 from .targets import name_of, target_of
 from .trace.session import region_trace
@@ -164,7 +165,9 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     named = lookup_backend(arguments["backend"])
     options = _options_of(named, arguments).under(option_defaults())
     settings = settings_of(arguments, options)
-    resolve_stages(options, settings)  # a variable with a wrong value is told here, not in the middle of the first call
+    stages = resolve_stages(
+        options, settings
+    )  # a variable with a wrong value is told here, not in the middle of the first call
     backend = _configured_backend(named, arguments, options, settings, recorder)
     if recorder is not None:
         # Not at the top: only `explain` and `profile` need what watches graphs.
@@ -191,6 +194,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
             around=around,
             label=arguments["name"],
             shapes_spec=arguments["shapes_spec"],
+            profile=profile_of(stages),
         )
     if isinstance(model, torch.nn.Module):
         again = functools.partial(_compile, arguments=arguments, recorder=recorder, disable=False)

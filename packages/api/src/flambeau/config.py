@@ -154,4 +154,30 @@ class Config(OptionRecord):
         key=False,
     )
     disable: bool = option(False, "compile nothing: `flambeau.compile` returns what it was given", key=False)
+    job_id: str | None = option(
+        None,
+        "a word for runs of one program: sizes that changed in one are symbolic from the first compile on in the next",
+        key=False,
+        kind=str,
+    )
+    pgo_extra_read_key: str | None = option(
+        None,
+        "another word: what was learnt about sizes under it counts as well",
+        key=False,
+        kind=str,
+        variable="FLAMBEAU_STICKY_PGO_READ",
+    )
+    pgo_extra_write_key: str | None = option(
+        None,
+        "another word under which what is learnt about sizes is kept, too",
+        key=False,
+        kind=str,
+        variable="FLAMBEAU_STICKY_PGO_WRITE",
+    )
+    enable_compiler_collectives: bool = option(
+        False,
+        "before each compile the ranks of a job tell each other their sizes: those in which they differ are symbolic for all of them",
+        key=False,
+        variable="FLAMBEAU_COMPILER_COLLECTIVES",
+    )
     cache_key_tag: str = option("", "a word in the key of every compiled graph: with another, none of them is found")

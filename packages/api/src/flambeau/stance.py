@@ -100,13 +100,18 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
     return before is not None
 
 
+def ranks_group() -> torch.distributed.ProcessGroup:
+    """The group in which the ranks of a job agree on what is compiled."""
+    return _group(id(torch.distributed.group.WORLD))
+
+
 def _all_found(found: bool) -> bool:
     """Whether every rank has found an entry."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         return found
     votes = torch.tensor([int(found)])
-    distributed.all_reduce(votes, distributed.ReduceOp.MIN, group=_group(id(distributed.group.WORLD)))
+    distributed.all_reduce(votes, distributed.ReduceOp.MIN, group=ranks_group())
     return bool(votes.item())
 
 

@@ -136,6 +136,14 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
 
 SETTINGS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
     {
+        "dynamic_shapes": (
+            (True, False),
+            "torch reads it nowhere any more; assume_static_by_default and automatic_dynamic_shapes say when sizes become symbolic",
+        ),
+        "compiled_autograd": (
+            (False,),
+            "a backward is compiled with its forward, or as part of a frame that calls it; hooks and sums of gradients in between are the engine's",
+        ),
         "activation_memory_budget_solver": (
             ("dp",),
             "the budget is met by minimum cuts, which need no solver for knapsacks",

@@ -21,7 +21,7 @@ from .error_root import FlambeauError
 from .errors import CompileRefusedError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, Later, Once, RunCode, RunGraph, Skip, SkipAlways
 from .graph.declared_shapes import DeclaredShapes
-from .graph.dynamics import Dynamics
+from .graph.dynamics import Dynamics, Profile
 from .graph.quiet import quiet_fakes
 from .library import gc, inspect, threading
 from .modes import node_hooks_set_aside
@@ -56,13 +56,14 @@ def make_region(
     label: str | None = None,
     around: Around | None = None,
     shapes_spec: Any = None,
+    profile: Profile | None = None,
     **options: Any,
 ) -> Any:
     """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
 
     `options` override fields of `config` (`fullgraph=True`, `dynamic=False`). `observer` is given what became of each compiled frame; each compile of
     a frame runs inside of `around(frame)`. `label` is shown by ranges of torch's profiler. `shapes_spec` declares the shapes of the parameters
-    (`graph/declared_shapes.py`).
+    (`graph/declared_shapes.py`). `profile` has what other processes and ranks learnt about sizes.
     """
     settings = config if config is not None else Config.from_environment()
     if options:
@@ -70,7 +71,9 @@ def make_region(
     if settings.fullgraph:  # nothing could be left to plain Python
         settings = evolve(settings, capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
     declared = None if shapes_spec is None else DeclaredShapes(shapes_spec, function, hook.MODULE_CALL)
-    return hook.make_region(function, _Callback(backend, settings, observer, around, declared), settings, label)
+    return hook.make_region(
+        function, _Callback(backend, settings, observer, around, declared, profile), settings, label
+    )
 
 
 def _is_running(code: CodeType) -> bool:
@@ -91,12 +94,14 @@ class _Callback:
         observer: Callable[[CompileRecord], None] | None,
         around: Around | None = None,
         declared: DeclaredShapes | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.backend = backend
         self.config = config
         self.observer = observer
         self.around = around
         self.declared = declared
+        self.profile = profile
         self.dynamics: dict[CodeType, Dynamics] = {}
         self.raising = threading.local()
         self.met: set[CodeType] = set()
@@ -110,7 +115,7 @@ class _Callback:
 
     def compiled_by(self, backend: Backend) -> _Callback:
         """The same for another backend, with nothing learnt."""
-        return _Callback(backend, self.config, self.observer, self.around, self.declared)
+        return _Callback(backend, self.config, self.observer, self.around, self.declared, self.profile)
 
     def __call__(self, info: FrameInfo) -> Answer:
         # Of a call that is left to plain Python because it raises, what it calls is part: with `fullgraph` it would be refused.
@@ -168,20 +173,45 @@ class _Callback:
 
     def _captured(self, info: FrameInfo, backend: Backend) -> Answer:
         dynamics = self._dynamics_of(info)
+        if self.profile is not None and self.profile.asks_ranks:
+            self._look_first(info, dynamics)
+            for record in self.profile.of_ranks(dynamics.record()):
+                dynamics.learn(record)
         with compile_hooks.told(info), self.around(info) if self.around is not None else nullcontext():
-            return capture_frame(info, backend=backend, config=self.config, dynamics=dynamics, observer=self.observer)
+            answer = capture_frame(info, backend=backend, config=self.config, dynamics=dynamics, observer=self.observer)
+        self._keep(info.code, dynamics)
+        return answer
 
     def _dynamics_of(self, info: FrameInfo) -> Dynamics:
-        return self.dynamics.setdefault(info.code, Dynamics(self.declared))
+        found = self.dynamics.get(info.code)
+        if found is None:
+            found = self.dynamics[info.code] = Dynamics(self.declared)
+            for record in () if self.profile is None else self.profile.read(info.code):
+                found.learn(record)
+        return found
 
     def _first(self, info: FrameInfo, taken: stance.Stance) -> Answer:
         """The answer for the first call of a code whose compile is put off: what it is called with is learnt from, so that the next sees what changes."""
         if taken.first is not None:
             answer = self._captured(info, taken.first)
             return Once(answer) if isinstance(answer, (RunCode, RunGraph)) else answer
-        with suppress(CannotCapture, TraceAnew, FlambeauCaptureError):
-            trace_frame(info, evolve(self.config, fullgraph=False), self._dynamics_of(info))
+        self._look_first(info, self._dynamics_of(info))
         return Later()
+
+    def _look_first(self, info: FrameInfo, dynamics: Dynamics) -> None:
+        """Learn the sizes and numbers of a call that is not compiled yet."""
+        with suppress(CannotCapture, TraceAnew, FlambeauCaptureError):
+            trace_frame(info, evolve(self.config, fullgraph=False), dynamics)
+        self._keep(info.code, dynamics)
+
+    def _keep(self, code: CodeType, dynamics: Dynamics) -> None:
+        """Have other processes know what was learnt; they may have learnt more meanwhile."""
+        if self.profile is None or self.declared is not None:
+            return
+        merged = Dynamics()
+        for record in (*self.profile.read(code), dynamics.record()):
+            merged.learn(record)
+        self.profile.write(code, merged.record())
 
 
 def refusal_of(info: FrameInfo) -> CompileRefusedError:
