@@ -155,6 +155,10 @@ STAGES = (
         (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
+        "extensions", (*_below(_INDUCTOR, "extensions/*.py"), *_below("api/src/flambeau", "extensions.py")), 4,
+        ("tests/surface/test_extensions.py",),
+    ),
+    Stage(
         "expressions", _below(_INDUCTOR, "expr/division.py", "expr/node.py", "expr/ranges.py", "expr/truth.py", "expr/rewrite.py",
                               "ir/scalar.py", "ir/verify.py", "ir/verify_gemm.py", "ir/folding.py", "ops/table.py", "ops/costs.py", "ops/dtypes.py"), 18,
         (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule", f"{_I}/lowering"),

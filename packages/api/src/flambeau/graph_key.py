@@ -21,6 +21,7 @@ from attrs import Factory, frozen
 from torch import Tensor, fx
 from torch._ops import HigherOrderOperator
 
+from flambeau_inductor.extensions.table import Entry, entries
 from flambeau_runtime import accelerators, library_settings, processor
 
 from .options import Options
@@ -73,10 +74,18 @@ def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str,
         "gpu": " ".join(kind.identity() for kind in accelerators.known() if kind.type in graph),
         "options": options.cache_key(),
         "configuration": stages.key(),
+        "extensions": " ".join(map(_extension, entries())),
         "passes": " ".join(f"{name}={_identity(run)}" for name, run in stages.inductor.custom_passes().items()),
         "state": _global_state(),
         "versions": versions(),
     }
+
+
+def _extension(entry: Entry) -> str:
+    """What a program registered with the compiler: it may take part in any graph."""
+    if entry.uuid is None:
+        raise Uncacheable(f"the {entry.kind} {entry.name} was registered without uuid=")
+    return f"{entry.kind} {entry.name}={entry.uuid!r}"
 
 
 def _identity(run: Any) -> str:

@@ -14,23 +14,61 @@ from .options import list_mode_options, list_options
 from .state import cudagraph_mark_step_begin
 
 if TYPE_CHECKING:
+    from .extensions import (
+        Anything,
+        Call,
+        Constant,
+        Editor,
+        Either,
+        Like,
+        Loops,
+        Match,
+        Operand,
+        Registration,
+        Through,
+        call,
+        register_decomposition,
+        register_graph_pattern,
+        register_lowering,
+        register_replacement,
+    )
     from .standalone import CompiledArtifact, compile, standalone_compile
 
 __all__ = [
+    "Anything",
+    "Call",
     "CompiledArtifact",
+    "Constant",
+    "Editor",
+    "Either",
+    "Like",
+    "Loops",
+    "Match",
+    "Operand",
+    "Registration",
+    "Through",
+    "call",
     "compile",
     "config",
     "cudagraph_mark_step_begin",
     "list_mode_options",
     "list_options",
+    "register_decomposition",
+    "register_graph_pattern",
+    "register_lowering",
+    "register_replacement",
     "standalone_compile",
 ]
 
-_LOADED_LATER = frozenset(("CompiledArtifact", "compile", "standalone_compile"))
-"""What needs the stages behind capture, which importing flambeau does not load."""
+_OF_STANDALONE = frozenset(("CompiledArtifact", "compile", "standalone_compile"))
+_HERE = frozenset(("config", "cudagraph_mark_step_begin", "list_mode_options", "list_options"))
+_LOADED_LATER = dict.fromkeys(_OF_STANDALONE, ".standalone") | {
+    name: ".extensions" for name in __all__ if name not in _OF_STANDALONE | _HERE
+}
+"""What needs the stages behind capture, which importing flambeau does not load, and where it is."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LOADED_LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(".standalone", __package__), name)
+    return getattr(import_module(_LOADED_LATER[name], __package__), name)

@@ -92,7 +92,16 @@ def compile_stack(
         except UserError:
             raise
         except Exception as error:
+            _raise_if_registered(error)
             return failed(gm, error, recorder, settings)
+
+
+def _raise_if_registered(error: BaseException | None) -> None:
+    """What a program registered with the compiler is at fault: also where a stage that called it reports a failure of its own."""
+    while error is not None:
+        if isinstance(error, inductor.ExtensionError):
+            raise InvalidOption(error.message, error.hint) from error
+        error = error.__cause__
 
 
 def _run_first_pass(gm: fx.GraphModule, run: Callable[[fx.Graph], Any] | None) -> None:

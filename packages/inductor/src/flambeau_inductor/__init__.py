@@ -12,7 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .config import Config
-from .errors import CompileError, FlambeauInductorError, InternalError, OptionError, UnsupportedGraphError
+from .errors import (
+    CompileError,
+    ExtensionError,
+    FlambeauInductorError,
+    InternalError,
+    OptionError,
+    UnsupportedGraphError,
+)
 
 if TYPE_CHECKING:
     from .context import CompileContext
@@ -32,6 +39,7 @@ __all__ = [
     "CompileContext",
     "CompileError",
     "Config",
+    "ExtensionError",
     "FlambeauInductorError",
     "FrozenArtifact",
     "InternalError",

@@ -1,7 +1,7 @@
 """Which ATen ops are rewritten into simpler ones while the graph is traced, so that lowering sees a small set.
 
 In: the records of ``ops/aten.py``. Out: ``decompositions()``, a dict ``OpOverload -> callable``; ``None`` means "leave this op whole": lowering
-has a better rule than the decomposition, or the library is faster. The callables are torch's own decompositions.
+has a better rule than the decomposition, or the library is faster. The callables are torch's own decompositions, and those that a program registered.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 
+from .extensions.decompositions import own_decompositions
 from .lowering import RULES_LOADED
 from .ops.aten import decomposed_ops, kept_ops
 
@@ -31,4 +32,4 @@ def _table() -> dict[OpOverload, Callable[..., Any] | None]:
 
 def decompositions() -> dict[OpOverload, Callable[..., Any] | None]:
     """The table to trace with; the caller may change its copy."""
-    return dict(_table())
+    return _table() | own_decompositions()

@@ -29,6 +29,12 @@ class OptionError(CompileError, ValueError):
     code = "FB307"
 
 
+class ExtensionError(OptionError):
+    """A lowering, decomposition or pattern that a program registers cannot be used: it names no functional operator, is there already, or failed."""
+
+    code = "FB308"
+
+
 class UnsupportedGraphError(CompileError, NotImplementedError):
     """The graph holds something that neither loops nor library calls can express."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -158,8 +158,19 @@ def _check_together(packet: AtenOp, overload: AtenOp) -> None:
         raise ValueError(f"{packet.name} and {overload.name} contradict each other: {kinds}")
 
 
+#: The rules that a program registered, which go before rows.
+_OWN: dict[OpOverload, Rule] = {}
+
+
+def own_rules(rules: Mapping[OpOverload, Rule]) -> None:
+    """Have these rules, and no others, go before rows."""
+    _OWN.clear()
+    _OWN.update(rules)
+    _FOUND.clear()
+
+
 def aten_op(op: OpOverload) -> AtenOp:
-    """The record of an overload: of ATen with its row, of another namespace what its schema and tags say."""
+    """The record of an overload: of ATen with its row, of another namespace what its schema and tags say; with a program's own rule where it has one."""
     found = _FOUND.get(op)
     if found is None:
         found = _FOUND[op] = _record(op)
@@ -172,6 +183,8 @@ def _record(op: OpOverload) -> AtenOp:
     row = None
     if op.namespace == "aten":
         row = _ROWS.get(name) or (None if schema.is_mutable else _ROWS.get(name.partition(".")[0]))
+    if op in _OWN:
+        row = AtenOp(name, Treatment.LOWERED, _OWN[op], traits=Trait.NONE if row is None else row.traits)
     draws = torch.Tag.nondeterministic_seeded in op.tags
     return evolve(
         row or AtenOp(name),

@@ -6,6 +6,7 @@ another looks for. Rules of one op are tried in the order of the table.
 
 from __future__ import annotations
 
+from ..extensions.replacements import apply_registered
 from ..rewrite import (
     attention,
     bias,
@@ -89,6 +90,7 @@ OPENING = (
 )
 
 PASSES = (
+    Pass("registered", apply_registered, "pattern_matcher"),
     Pass("inline_bodies", inline_bodies),
     Pass("tidying", TIDYING.run),
     Pass("experts", experts, "pattern_matcher"),
