@@ -19,6 +19,7 @@ _WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
 
 _REGISTERED = "tests/surface/test_extensions.py::"
 _TRIAL, _VERIFY = ("packages/api/tests/debugging/" + name for name in ("test_trial.py::", "test_verify.py::"))
+_FOLDERS = "packages/api/tests/trace/test_folders.py::"
 
 #: Module and function -> the test that fails where the handler swallows what it should not, or hands on what it should keep.
 HANDLERS = {
@@ -38,6 +39,8 @@ HANDLERS = {
     f"{_API}/rescue.py:_results_or_error": "tests/robustness/test_rescue.py::test_what_eager_wrote_before_its_error_is_written",
     f"{_API}/rescue.py:_restoring.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",
     f"{_API}/rescue.py:from_the_same_numbers.call": "tests/robustness/test_rescue.py::test_a_repeated_call_draws_the_same_numbers",
+    f"{_API}/trace/folders.py:Folders._make": f"{_FOLDERS}test_nothing_is_left_of_a_folder_whose_writing_failed",
+    f"{_API}/trace/folders.py:_write_all": f"{_FOLDERS}test_nothing_is_left_of_inputs_that_could_not_be_written",
     f"{_API}/trace/session.py:spared": "packages/api/tests/trace/test_trace.py::test_what_goes_wrong_in_a_trace_spares_the_program",
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:_run_first_pass": "tests/surface/test_options.py::test_a_pass_that_fails_is_told",

@@ -28,9 +28,9 @@ from .backends import (
     lookup_backend,
     note_use,
 )
-from .defaults import Settings, is_disabled, option_defaults, settings_of, user_errors, variables
+from .defaults import Settings, is_disabled, is_verbose, option_defaults, settings_of, user_errors, variables
 from .errors import FlambeauError, InvalidOption, UnknownName, without_our_frames
-from .log import logger
+from .log import copy_to, logger
 from .module import compiled_module, original_of
 from .observe import observer_of
 from .options import OPTIONS, Options, resolve
@@ -43,8 +43,16 @@ from .trace.session import region_trace
 Function = Callable[..., Any]
 Model = TypeVar("Model", bound=Callable[..., Any])
 """A function or a module: what comes back is called as it is, and has its attributes."""
-_OF_CAPTURE = ("guard_filter_fn", "verify")
-"""Options that say what capture does, whatever the backend."""
+_OF_ANY_BACKEND = (
+    "guard_filter_fn",
+    "verify",
+    "debug_folder",
+    "compile_debug",
+    "compile_debug_dir",
+    "compile_debug_save_real",
+    "save_args",
+)
+"""Options that say what is done around a backend, whatever it is."""
 
 
 def _corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
@@ -144,7 +152,7 @@ def compile(
     try:
         return _compile(model, arguments, None, disable=disable)
     except FlambeauError as error:
-        without_our_frames(error)
+        without_our_frames(error, keep=is_verbose())
         raise
 
 
@@ -165,9 +173,13 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     named = lookup_backend(arguments["backend"])
     options = _options_of(named, arguments).under(option_defaults())
     settings = settings_of(arguments, options)
-    stages = resolve_stages(
-        options, settings
-    )  # a variable with a wrong value is told here, not in the middle of the first call
+    trace = region_trace(options, arguments["name"])
+    if trace is not None and trace.folders is not None:
+        # A graph that is read back has passed no stage that could be shown.
+        options = options.with_(fx_graph_cache=False)
+    # A variable with a wrong value is told here, not in the middle of the first call.
+    stages = resolve_stages(options, settings)
+    copy_to(stages.api.log_file_name)
     backend = _configured_backend(named, arguments, options, settings, recorder)
     if recorder is not None:
         # Not at the top: only `explain` and `profile` need what watches graphs.
@@ -183,8 +195,11 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
         if recorder is not None:
             recorder.not_captured = f"{name_of(model)} is {target.reason}"
     observer, around = observer_of(recorder, arguments["name"]), None
-    if (trace := region_trace(options, arguments["name"])) is not None:
-        observer, around = trace.observed(observer), trace.around
+    if trace is not None:
+        # Not at the top: only what is traced needs it.
+        from .trace.hooks import watching as traced
+
+        observer, around, backend = trace.observed(observer), trace.around, traced(backend, trace, arguments)
     with user_errors():
         region = flambeau_capture.make_region(
             target.function,
@@ -274,7 +289,7 @@ def _options_of(backend: Backend, arguments: Mapping[str, Any]) -> Options:
         return resolve(mode, given)
     if mode is not None and given is not None:
         raise InvalidOption("mode and options exclude each other")
-    return resolve(None, {name: given[name] for name in _OF_CAPTURE if given and name in given})
+    return resolve(None, {name: given[name] for name in _OF_ANY_BACKEND if given and name in given})
 
 
 _AROUND_BACKENDS = ("FLAMBEAU_OVERRIDE_", "FLAMBEAU_REPRO_", "FLAMBEAU_VERIFY")
@@ -288,11 +303,12 @@ def _configured_backend(
     bound = _bound_backend(backend, arguments, options, settings, recorder)
     environment = variables()
     verify = options["verify"]
-    if verify is None and not any(name.startswith(_AROUND_BACKENDS) for name in environment):
+    saves = bool(options["save_args"])
+    if verify is None and not saves and not any(name.startswith(_AROUND_BACKENDS) for name in environment):
         return bound
     from .debugging.overrides import around
 
-    return around(bound, environment, arguments, verify)
+    return around(bound, environment, arguments, verify, saves=saves)
 
 
 def _bound_backend(
@@ -310,7 +326,7 @@ def _bound_backend(
     extra: dict[str, Any] = {}
     if arguments["mode"] not in (None, "default"):
         extra["mode"] = arguments["mode"]
-    own = {name: value for name, value in (arguments["options"] or {}).items() if name not in _OF_CAPTURE}
+    own = {name: value for name, value in (arguments["options"] or {}).items() if name not in _OF_ANY_BACKEND}
     if own:
         extra["options"] = own
     if extra:

@@ -153,6 +153,30 @@ class Config(OptionRecord):
         user="trace.graph_diagram",
         key=False,
     )
+    debug_folder: str = option(
+        "",
+        "write a folder here about each compile: bytecode, graphs, loops, kernels, program, guards, log, and a script that runs it (graphs are compiled anew)",
+        user=True,
+        key=False,
+        variable="FLAMBEAU_DEBUG",
+    )
+    compile_debug: bool = option(False, "the same, in `compile_debug_dir`", user=True, key=False)
+    compile_debug_dir: str = option("flambeau_debug", "where `compile_debug` writes its folders", user=True, key=False)
+    compile_debug_save_real: bool = option(
+        False,
+        "keep the inputs of each graph's first call in its debug folder, for the script there; False: it draws some of the same kind",
+        user=True,
+        key=False,
+    )
+    save_args: bool = option(
+        False,
+        "keep every graph with the inputs of its first call, and a script that runs it, in `flambeau_repro` (or FLAMBEAU_REPRO_DIR)",
+        user=True,
+        key=False,
+    )
+    log_file_name: str | None = option(
+        None, "a file to which logs are written too", kind=str, key=False, variable=False
+    )
     disable: bool = option(False, "compile nothing: `flambeau.compile` returns what it was given", key=False)
     job_id: str | None = option(
         None,

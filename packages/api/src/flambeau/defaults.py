@@ -106,6 +106,11 @@ def is_disabled() -> bool:
         return bool(RECORDS["api"].read(variables()).get("disable", False))
 
 
+def is_verbose() -> bool:
+    """Whether tracebacks keep our frames, by assignment or patch; the variable is looked at where frames are dropped."""
+    return bool(_overrides().get("verbose", False))
+
+
 def variables() -> Mapping[str, str]:
     """The environment variables that options of the packages are read from. One walk costs less than fifty lookups of what is not set."""
     return {name: os.environ[name] for name in os.environ if name.startswith("FLAMBEAU_") or name == "CXX"}

@@ -30,7 +30,6 @@ OTHERS: Mapping[str, str] = MappingProxyType(
         "FLAMBEAU_REPRO_TOLERANCE": "the largest difference from eager that level 4 accepts",
         "FLAMBEAU_REPRO_FORWARD_ONLY": "1: level 4 does not compare gradients",
         "FLAMBEAU_REPRO_IGNORE_NON_FP": "1: level 4 does not compare tensors of integers and booleans",
-        "FLAMBEAU_VERBOSE": "1: tracebacks show our own frames too, and commands show theirs",
     }
 )
 """Of variables that no option follows from."""

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 from attrs import frozen
 
@@ -35,6 +35,7 @@ __all__ = [
     "Deferred",
     "LogSettings",
     "configure",
+    "copy_to",
     "forget",
     "listen",
     "logger",
@@ -175,25 +176,45 @@ def renderer_of(text: str) -> Any:
 
 
 class _Output:
-    """Standard error as it is when something is written, and a file where one is named."""
+    """Standard error as it is when something is written, a file where one is named, and one that all outputs have, `copy`."""
 
     file: TextIO | None = None
+    copy: ClassVar[TextIO | None] = None
+    copied_to: ClassVar[str] = ""
 
     def __init__(self, path: str) -> None:
         if path:
-            target = Path(path).expanduser()
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self.file = target.open("a", encoding="utf-8")
+            self.file = _opened(path)
 
     def write(self, text: str) -> int:
-        if self.file is not None:
-            self.file.write(text)
+        for file in filter(None, (self.file, self.copy)):
+            file.write(text)
         return sys.stderr.write(text)
 
     def flush(self) -> None:
-        if self.file is not None:
-            self.file.flush()
+        for file in filter(None, (self.file, self.copy)):
+            file.flush()
         sys.stderr.flush()
+
+
+def _opened(path: str) -> TextIO:
+    target = Path(path).expanduser()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target.open("a", encoding="utf-8")
+
+
+def copy_to(path: str | None) -> None:
+    """Write what is shown into this file as well from now on; None: into none. Raises InvalidOption where it cannot be opened."""
+    if (path or "") == _Output.copied_to:
+        return
+    if _Output.copy is not None:
+        _Output.copy.close()
+    _Output.copy, _Output.copied_to = None, ""
+    if path:
+        try:
+            _Output.copy, _Output.copied_to = _opened(path), path
+        except OSError as error:
+            raise InvalidOption(f"log_file_name={path!r} cannot be written: {error}") from error
 
 
 def _drop(*args: Any, **values: Any) -> None:

@@ -8,6 +8,7 @@ fails for a reason that is ours does so after one warning. Under `fullgraph` bot
 from __future__ import annotations
 
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -122,8 +123,9 @@ def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, settings: S
         raise InternalError(f"compiling a graph failed: {type(error).__name__}: {error}") from error
     _leave_numbers_out(gm, error)
     recorder.ran_in_eager(f"{type(error).__name__}: {error}")
+    told = "".join(["\n", *traceback.format_exception(error)]) if settings.capture.verbose else ""
     warnings.warn(
-        f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}\n  {REPORT}",
+        f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}\n  {REPORT}{told}",
         RuntimeWarning,
         stacklevel=3,
     )
@@ -155,7 +157,6 @@ def _leave_numbers_out(gm: fx.GraphModule, error: Exception) -> None:
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:
     """With calls that repeat compiled once, where there are such and no stage refuses their body."""
-    trace.write_captured(gm)
     with _timed(recorder, "masks"):
         dropped = drop_known_masks(gm)
         logger.debug("masks_dropped", artifact="fusion", calls=dropped)
@@ -464,7 +465,8 @@ def _loaded(
     loaded: dict[str, CompiledFn] = {}
     for (kind, artifact), tensors in zip(compiled.programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
-        log_program(recorder.programs[-1], graphed=options["triton.cudagraphs"])
+        with trace.part(kind):
+            log_program(recorder.programs[-1], graphed=options["triton.cudagraphs"])
         with _timed(recorder, "load"):
             loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
         trace.write_program(kind, artifact)

@@ -57,6 +57,7 @@ class Config(OptionRecord):
     suppress_errors: bool = option(
         False, "our own failure runs the frame or graph in eager after one warning", user=True
     )
+    verbose: bool = option(False, "tracebacks show flambeau's own frames too", key=False, variable="FLAMBEAU_VERBOSE")
     inline_depth: int = option(200, "calls inlined into each other before a graph break", accepts=_POSITIVE)
     unroll_limit: int = option(100_000, "instructions traced in one frame before a graph break", accepts=_POSITIVE)
     recursion_limit: int = option(20_000, "Python's recursion limit while tracing, if it is lower", accepts=_POSITIVE)

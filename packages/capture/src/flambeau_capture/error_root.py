@@ -117,12 +117,12 @@ def _restored(kind: type[FlambeauError], args: tuple[Any, ...], state: dict[str,
     return error
 
 
-def without_our_frames(error: BaseException) -> BaseException:
+def without_our_frames(error: BaseException, *, keep: bool = False) -> BaseException:
     """The same error, from whose traceback, and from those of what led to it, the frames of flambeau's own code are dropped.
 
-    With `FLAMBEAU_VERBOSE=1` they stay. Frames of the user, of torch and of other libraries always do.
+    With `FLAMBEAU_VERBOSE=1`, or `keep`, they stay. Frames of the user, of torch and of other libraries always do.
     """
-    if os.environ.get(VERBOSE, "").lower() not in ("", "0", "false", "no", "off"):
+    if keep or os.environ.get(VERBOSE, "").lower() not in ("", "0", "false", "no", "off"):
         return error
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

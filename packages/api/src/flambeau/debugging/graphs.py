@@ -157,18 +157,10 @@ def script(
         note: goes into the docstring.
         data: a file beside the script that has the inputs; without, they are written down or drawn.
     """
-    code = gm.graph.python_code("self")
     lines = [f'"""{note or "A graph that flambeau compiled."}"""', "", "from __future__ import annotations", ""]
     lines += ["import torch", "", "import flambeau", "from flambeau.debugging.trial import check", ""]
-    lines += sorted(filter(None, (_import(name, value) for name, value in code.globals.items())))
-    body = code.src.replace("\t", "    ").strip().splitlines()
-    held, buffers = [], _attributes(gm)
-    for name, value in buffers.items():
-        held.append(f"        self.{name} = {_value(value)}")
-    lines += ["", "", "class Model(torch.nn.Module):"]
-    if held:
-        lines += ["    def __init__(self):", "        super().__init__()", *held, ""]
-    lines += [f"    {line}" if line.strip() else "" for line in body]
+    lines += sorted(set(filter(None, (_import(name, value) for name, value in _globals(gm).items()))))
+    lines += ["", "", *_class_of("Model", gm)]
     if data:
         given = f'torch.load(__file__.rpartition("/")[0] + "/{data}", weights_only=False)'
     else:
@@ -181,6 +173,32 @@ def script(
         f'    check(model, compiled, inputs(), "{check}")',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _class_of(name: str, gm: fx.GraphModule) -> list[str]:
+    """A module of the graph's code and what it holds; a graph that it calls (the body of a `cond`) is a class within."""
+    held, nested = [], []
+    for attribute, value in _attributes(gm).items():
+        if isinstance(value, fx.GraphModule):
+            inner = f"Body_{attribute.replace('.', '_')}"
+            nested += [f"    {line}" if line else "" for line in (*_class_of(inner, value), "")]
+            held.append(f"        self.{attribute} = self.{inner}()")
+        else:
+            held.append(f"        self.{attribute} = {_value(value)}")
+    body = gm.graph.python_code("self").src.replace("\t", "    ").strip().splitlines()
+    lines = [f"class {name}(torch.nn.Module):", *nested]
+    if held:
+        lines += ["    def __init__(self):", "        super().__init__()", *held, ""]
+    return lines + [f"    {line}" if line.strip() else "" for line in body]
+
+
+def _globals(gm: fx.GraphModule) -> dict[str, Any]:
+    """Names that the code of a graph, and of those that it calls, takes from its module."""
+    found = dict(gm.graph.python_code("self").globals)
+    for value in _attributes(gm).values():
+        if isinstance(value, fx.GraphModule):
+            found |= _globals(value)
+    return found
 
 
 def _attributes(gm: fx.GraphModule) -> dict[str, Any]:
@@ -204,24 +222,35 @@ def _import(name: str, value: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    """An input as an expression."""
+    """An input as an expression. Of a fake, and of a symbol, nothing is asked that could become a guard."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return repr(value.node.hint)
     if not isinstance(value, Tensor):
         return repr(value)
     place = "" if value.device.type == "cpu" else f', device="{value.device}"'
     grad = ".requires_grad_()" if value.requires_grad else ""
-    shape = tuple(_size(n) for n in value.shape)
-    plain = value.is_contiguous() if not isinstance(value, FakeTensor) else False
-    if plain and value.numel() <= _FEW and not isinstance(value, FakeTensor):
+    shape, strides = map(tuple, _layout(value))
+    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    is_plain = strides == _plain_strides(shape)
+    if is_plain and span <= _FEW and not isinstance(value, FakeTensor):
         numbers = value.detach().cpu().tolist()
         text = repr(numbers).replace("nan", 'float("nan")').replace("inf", 'float("inf")')
         made = f"torch.tensor({text}, dtype={value.dtype}{place})"
         return f"{made}.reshape({shape}){grad}" if 0 in shape else f"{made}{grad}"
-    strides = tuple(_size(n) for n in value.stride())
-    drawn = "randn" if value.is_floating_point() or value.is_complex() else "randint"
-    if drawn == "randint":
-        contents = f"torch.randint(0, 2, {shape}{place}).to({value.dtype})"
+    drawn = shape if is_plain else (span,)
+    if value.dtype.is_complex:
+        contents = f"torch.randn({drawn}, dtype=torch.complex64{place}).to({value.dtype})"
+    elif value.dtype.is_floating_point:
+        contents = f"torch.randn({drawn}{place}).to({value.dtype})"
     else:
-        contents = f"torch.randn({shape}{place}).to({value.dtype})"
-    if value.is_contiguous():
-        return contents + grad
-    return f"torch.empty_strided({shape}, {strides}, dtype={value.dtype}{place}).copy_({contents}){grad}"
+        contents = f"torch.randint(0, 2, {drawn}{place}).to({value.dtype})"
+    # Strides may go over the same memory twice, as those of an expanded tensor.
+    return contents + ("" if is_plain else f".as_strided({shape}, {strides})") + grad
+
+
+def _plain_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, size = [], 1
+    for n in reversed(shape):
+        strides.append(size)
+        size *= max(n, 1)
+    return tuple(reversed(strides))

@@ -66,13 +66,18 @@ def _condition(word: str) -> Callable[[int], bool] | None:
 
 
 def around(
-    backend: Backend, environment: Mapping[str, str], arguments: Mapping[str, Any], verify: Any = None
+    backend: Backend,
+    environment: Mapping[str, str],
+    arguments: Mapping[str, Any],
+    verify: Any = None,
+    *,
+    saves: bool = False,
 ) -> Backend:
-    """The backend, with what the environment asks for around it."""
-    if environment.get("FLAMBEAU_REPRO_AFTER"):
+    """The backend, with what the environment and the options ask for around it. `saves`: every graph is kept with its inputs."""
+    if saves or environment.get("FLAMBEAU_REPRO_AFTER"):
         from .repro import Keeping, keeping
 
-        backend = keeping(backend, Keeping.from_environment(environment), arguments)
+        backend = keeping(backend, Keeping.from_environment(environment, keeps_all=saves), arguments)
     rate = environment.get("FLAMBEAU_VERIFY") if verify is None else verify
     if rate:
         from .verify import rate_of, verified

@@ -1,6 +1,6 @@
 """Graphs that fail are kept, in a folder each, with a script that runs them again.
 
-In: `FLAMBEAU_REPRO_AFTER=dynamo` and the variables beside it. Out: in `flambeau_repro/<process>-<number>` (or `FLAMBEAU_REPRO_DIR`) `repro.py`, which stands alone
+In: `FLAMBEAU_REPRO_AFTER=dynamo` and the variables beside it, or the option `save_args`, which is level 3. Out: in `flambeau_repro/<process>-<number>` (or `FLAMBEAU_REPRO_DIR`) `repro.py`, which stands alone
 but for the inputs, and `graph.pkl`, which `flambeau minify` reads. The folder is there before the graph is compiled and called, and goes away when that
 went well: so it is there after a crash of the process too.
 
@@ -58,14 +58,14 @@ class Keeping:
     ignore_integers: bool = False
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Keeping:
-        """Of `FLAMBEAU_REPRO_*`. Raises InvalidOption for a value that does not fit."""
+    def from_environment(cls, environment: Mapping[str, str], *, keeps_all: bool = False) -> Keeping:
+        """Of `FLAMBEAU_REPRO_*`; `keeps_all`: level 3, whatever these say. Raises InvalidOption for a value that does not fit."""
         after = environment.get("FLAMBEAU_REPRO_AFTER", "")
-        if after != "dynamo":
+        if after != "dynamo" and not (keeps_all and not after):
             raise InvalidOption(
                 f"FLAMBEAU_REPRO_AFTER is 'dynamo', not {after!r}", hint="graphs are kept as they were captured"
             )
-        level = environment.get("FLAMBEAU_REPRO_LEVEL") or "2"
+        level = "3" if keeps_all else environment.get("FLAMBEAU_REPRO_LEVEL") or "2"
         if level not in ("1", "2", "3", "4"):
             raise InvalidOption(f"FLAMBEAU_REPRO_LEVEL is 1, 2, 3 or 4, not {level!r}")
         tolerance = environment.get("FLAMBEAU_REPRO_TOLERANCE", "")

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from ..log import Deferred
-from .writer import Writer
 
 Event = Mapping[str, Any]
 
 
 class Sink(Protocol):
-    """Where records go: the trace of one compile (`session.py`, which imports this module)."""
+    """Where records go: the trace of one compile (`session.py`, which imports this module). `pictures`: the folder for drawings, if there are any."""
 
-    writer: Writer
     compile_id: str
-    diagrams: bool
+    pictures: Path | None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one record of the compile."""
@@ -87,12 +86,12 @@ def _field(kind: str, name: str) -> Rule:
 def _schedule(session: Sink, program: str, event: Event) -> None:
     steps = plain(event["steps"])
     session.write("schedule", program=program, steps=steps)
-    if session.diagrams:
+    if session.pictures is not None:
         # Not at the top: most traces have no pictures.
         from ..report import pictures
 
         name = f"fusion-{os.getpid()}-{session.compile_id.replace('/', '_')}-{program}.svg"
-        (session.writer.folder / name).write_text(pictures.standalone(pictures.fusion(steps)))
+        (session.pictures / name).write_text(pictures.standalone(pictures.fusion(steps)))
 
 
 def _joint(session: Sink, program: str, event: Event) -> None:

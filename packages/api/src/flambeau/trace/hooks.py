@@ -1,30 +1,90 @@
-"""What the default stack calls at its borders: each does nothing where no compile is traced.
+"""What is called at the borders of the stages: each does nothing where no compile is traced.
 
 In: graphs, artifacts, decisions. Out: records of the compile that is going on in this thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import functools
+import io
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
 
-from .session import active, part, spared
+from .session import RegionTrace, Session, active, part, spared
 
 if TYPE_CHECKING:
     from flambeau_autograd.records import Prepared
     from flambeau_runtime import Artifact
     from flambeau_runtime.graphs import GraphDecision
 
-__all__ = ["part", "reporting", "write_captured", "write_halves", "write_program"]
+__all__ = ["part", "reporting", "watching", "write_halves", "write_program"]
+
+Backend = Callable[..., Callable[..., Any]]
+SCRIPT, INPUTS = "run.py", "inputs.pt"
 
 
-def write_captured(graph: fx.GraphModule) -> None:
-    """The graph that capture hands over."""
-    if (session := active()) is not None:
+def watching(backend: Backend, trace: RegionTrace, arguments: Mapping[str, Any]) -> Backend:
+    """`backend`, with the graphs that capture hands over in the trace, and where folders are asked for, a script that runs each.
+
+    `arguments`: of the compile call, for the script. Its inputs are drawn anew; the real ones of the first call take their place where these are to be saved.
+    """
+    told = {name: value for name, value in arguments.items() if _has_text(value) and name != "name"}
+
+    @functools.wraps(backend)
+    def compile_watched(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        session, saves = active(), trace.saves_inputs and trace.folders is not None
+        if session is None:
+            return backend(gm, inputs)
         with spared(session):
-            session.graph("captured", "", graph)
+            session.graph("captured", "", gm)
+            if trace.folders is not None:
+                session.write("script", text=_script(gm, inputs, told))
+        # Before it is compiled: that may edit the graph in place.
+        script = _script(gm, [], told, data=INPUTS) if saves else ""
+        compiled = backend(gm, inputs)
+        return _saving(compiled, script, trace, session) if saves else compiled
+
+    return compile_watched
+
+
+def _has_text(value: Any) -> bool:
+    """Whether `repr` of an argument is what a script can say."""
+    return isinstance(value, (bool, int, float, str)) or (
+        isinstance(value, Mapping) and all(_has_text(part) for part in value.values())
+    )
+
+
+def _script(gm: fx.GraphModule, inputs: list[Any], told: Mapping[str, Any], data: str = "") -> str:
+    # Not at the top: only debug folders need it.
+    from ..debugging.graphs import script
+
+    return script(gm, inputs, "crash", data=data, **told)
+
+
+def _saving(compiled: Callable[..., Any], script: str, trace: RegionTrace, session: Session) -> Callable[..., Any]:
+    """`compiled`, whose first call leaves its inputs in the folder of its compile, with a script that reads them."""
+    folders, is_first = trace.folders, True
+
+    def call(*given: Any) -> Any:
+        nonlocal is_first
+        if is_first and folders is not None:
+            is_first = False
+            with spared(session):
+                buffer = io.BytesIO()
+                torch.save([_leaf(value) for value in given], buffer)
+                folders.add(session.compile_id, {INPUTS: buffer.getvalue(), SCRIPT: script.encode()})
+        return compiled(*given)
+
+    return call
+
+
+def _leaf(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and not value.is_leaf:
+        return value.detach().requires_grad_(value.requires_grad)
+    return value
 
 
 def write_halves(prepared: Prepared) -> None:

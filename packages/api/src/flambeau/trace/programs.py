@@ -25,7 +25,10 @@ _devices: set[tuple[int, str]] = set()
 
 
 def write_program(session: Session, kind: str, artifact: Artifact) -> None:
-    """Write a program's kernels, memory and, the first time, its device's limits."""
+    """Write a program's memory and, where kernels are measured, these and, the first time, its device's limits."""
+    if not session.measures:
+        session.write("memory", program=kind, planned=planned(artifact))
+        return
     with session.part(kind):
         session.write("stage_begin", stage="measure for the trace", program=kind)
         started = time.perf_counter()
@@ -43,7 +46,7 @@ def write_program(session: Session, kind: str, artifact: Artifact) -> None:
 
 
 def _write_limits(session: Session, device: str) -> None:
-    at = id(session.writer), device
+    at = id(session.writers[0]), device
     if at in _devices:
         return
     _devices.add(at)

@@ -1,6 +1,6 @@
 """What a traced region does around each compile of a frame, and who is being traced where.
 
-In: capture's frames and records, the stack's programs. Out: records of a `Writer`. Which compile is going on stands in a context variable: the events of
+In: capture's frames and records, the stack's programs. Out: records for each writer that is asked for: a trace (`writer.py`), a debug folder (`folders.py`). Which compile is going on stands in a context variable: the events of
 all packages that come up meanwhile are part of its trace (`events.py`). Where nothing is traced, `active()` is None, and nothing else is asked.
 """
 
@@ -19,9 +19,11 @@ from torch import fx
 
 from flambeau_capture import CompileRecord, FrameInfo
 from flambeau_capture.guards.cost import guard_seconds
+from flambeau_capture.guards.explain import describe
 
 from .. import log
 from .events import take
+from .folders import Folders
 from .positions import files_of, positions_of
 from .writer import Writer
 
@@ -33,17 +35,24 @@ DEFAULT_FOLDER = "flambeau_trace"
 
 @define
 class Session:
-    """The trace of one compile of one frame while it goes on."""
+    """The trace of one compile of one frame while it goes on. `measures`: kernels are timed, for a trace."""
 
-    writer: Writer
+    writers: tuple[Writer | Folders, ...]
     compile_id: str
     frame: FrameInfo | None = None
-    diagrams: bool = False
+    pictures: Path | None = None
+    measures: bool = True
     program: ContextVar[str] = field(factory=lambda: ContextVar("flambeau_program", default=""))
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append a record about this compile."""
-        self.writer.write(kind, self.compile_id, **fields)
+        for writer in self.writers:
+            writer.write(kind, self.compile_id, **fields)
+
+    def source(self, path: str) -> None:
+        """Append the text of a source file, the first time that it is named."""
+        for writer in self.writers:
+            writer.source(path)
 
     @contextmanager
     def part(self, program: str) -> Iterator[None]:
@@ -58,12 +67,12 @@ class Session:
         """Write a graph down, with the user's positions of its nodes, and the sources that those name."""
         nodes = positions_of(graph)
         for path in files_of(nodes):
-            self.writer.source(path)
+            self.source(path)
         self.write("graph", name=name, program=program, text=graph.graph.python_code("self").src.strip(), nodes=nodes)
 
 
 _ACTIVE: ContextVar[Session | None] = ContextVar("flambeau_trace", default=None)
-_writers: dict[Path, Writer] = {}
+_writers: dict[tuple[type, Path], Writer | Folders] = {}
 _guard = threading.Lock()
 
 
@@ -103,16 +112,23 @@ def part(program: str) -> Iterator[None]:
 class RegionTrace:
     """What `flambeau.compile` gives capture for a region that is traced."""
 
-    writer: Writer
+    writers: tuple[Writer | Folders, ...]
     name: str | None
-    diagrams: bool
+    pictures: Path | None = None
+    saves_inputs: bool = False
+
+    @property
+    def folders(self) -> Folders | None:
+        """The debug folders, where they are asked for."""
+        return next((writer for writer in self.writers if isinstance(writer, Folders)), None)
 
     @contextmanager
     def around(self, frame: FrameInfo) -> Iterator[None]:
         """One compile of a frame: begin, end, and everything in between."""
-        session = Session(self.writer, frame.compile_id, frame, self.diagrams)
+        measures = isinstance(self.writers[0], Writer)
+        session = Session(self.writers, frame.compile_id, frame, self.pictures, measures)
         code = frame.code
-        self.writer.source(code.co_filename)
+        session.source(code.co_filename)
         session.write(
             "frame_begin",
             function=code.co_qualname,
@@ -145,15 +161,19 @@ class RegionTrace:
 
 
 def region_trace(options: Options, name: str | None) -> RegionTrace | None:
-    """The trace that a region's options ask for, or None."""
-    folder = options["trace.debug_dir"]
-    if not options["trace.enabled"] and not folder:
+    """The trace and the debug folders that a region's options ask for, or None."""
+    wanted: list[tuple[type[Writer | Folders], Path]] = []
+    if options["trace.enabled"] or options["trace.debug_dir"]:
+        wanted.append((Writer, Path(options["trace.debug_dir"] or DEFAULT_FOLDER).absolute()))
+    pictures = wanted[0][1] if wanted and options["trace.graph_diagram"] else None
+    if options["compile_debug"] or options["debug_folder"]:
+        wanted.append((Folders, Path(options["debug_folder"] or options["compile_debug_dir"]).absolute()))
+    if not wanted:
         return None
-    path = Path(folder or DEFAULT_FOLDER).absolute()
     with _guard:
-        writer = _writers.setdefault(path, Writer(path))
+        writers = tuple(_writers.setdefault((kind, path), kind(path)) for kind, path in wanted)
     log.listen(_take)
-    return RegionTrace(writer, name, bool(options["trace.graph_diagram"]))
+    return RegionTrace(writers, name, pictures, bool(options["compile_debug_save_real"]))
 
 
 def _write_record(session: Session, record: CompileRecord) -> None:
@@ -168,7 +188,7 @@ def _write_record(session: Session, record: CompileRecord) -> None:
     )
     for found in record.breaks:
         for file in (found.file, *(at[0] for at in found.stack)):
-            session.writer.source(file)
+            session.source(file)
         session.write(
             "break",
             code=found.code,
@@ -182,7 +202,10 @@ def _write_record(session: Session, record: CompileRecord) -> None:
     if record.guards and session.frame is not None:
         frame = session.frame
         taken = guard_seconds(record.guards, frame.code, (frame.locals, frame.globals, frame.builtins))
-        rows = [{"text": str(guard), "seconds": seconds} for guard, seconds in zip(record.guards, taken, strict=True)]
+        rows = [
+            {"text": describe(guard), "seconds": seconds, "position": list(guard.position or ())}
+            for guard, seconds in zip(record.guards, taken, strict=True)
+        ]
         session.write("guards", guards=rows)
 
 

@@ -1,7 +1,7 @@
 """Writes the trace of this process: one line of JSON a record, appended and whole.
 
 In: records. Out: `flambeau-<host>-<process>[-rank<n>].jsonl` in a folder. A line is one `write` to a file opened for appending, so that what a process wrote
-before it crashed can be read. A forked child writes a file of its own.
+before it crashed can be read. A forked child writes a file of its own. Where the disk refuses, one warning says so, and nothing more is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from typing import Any
 import torch
 from attrs import define, field
 
+from ..log import logger
 from .schema import VERSION
+
+
+def process_name(prefix: str) -> str:
+    """`<prefix>-<pid>`, with the rank where the process has one."""
+    rank = os.environ.get("RANK", "")
+    return f"{prefix}-{os.getpid()}{f'-rank{rank}' if rank.isdigit() else ''}"
 
 
 @define
@@ -33,13 +40,20 @@ class Writer:
     _process: int = field(default=-1, init=False)
     _zero: float = field(default=0.0, init=False)
     _files: set[str] = field(factory=set, init=False)
+    _is_refused: bool = field(default=False, init=False)
 
     def write(self, kind: str, compile_id: str = "", **fields: Any) -> None:
         """Append a record. What JSON has no form for is written as its text."""
-        with self._lock:
-            if self._process != os.getpid():
-                self._begin()
-            self._append(kind, compile_id, fields)
+        try:
+            with self._lock:
+                if self._is_refused:
+                    return
+                if self._process != os.getpid():
+                    self._begin()
+                self._append(kind, compile_id, fields)
+        except OSError as error:
+            self._is_refused = True
+            logger.warning("trace_not_written", folder=str(self.folder), reason=str(error))
 
     def source(self, path: str) -> None:
         """Append the text of a source file, the first time that it is named."""
@@ -58,7 +72,7 @@ class Writer:
 
         self.folder.mkdir(parents=True, exist_ok=True)
         rank = os.environ.get("RANK", "")
-        name = f"flambeau-{socket.gethostname()}-{os.getpid()}{f'-rank{rank}' if rank.isdigit() else ''}.jsonl"
+        name = f"{process_name(f'flambeau-{socket.gethostname()}')}.jsonl"
         self._file = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._process, self._zero, self._files = os.getpid(), time.perf_counter(), set()
         facts = {
