@@ -149,6 +149,18 @@ def architectures(session: nox.Session) -> None:
 
 
 @nox.session
+def ecosystem(session: nox.Session) -> None:
+    """Libraries on top of PyTorch, as tests: `examples/ecosystem` beside eager. `-- table` times them beside torch.compile too, in half an hour."""
+    # torchvision's wheels need a torch with CUDA libraries, also where there is no GPU.
+    install(session, "api", torch="torch==2.14.1")
+    session.install(*TEST_REQUIREMENTS, "-r", "examples/ecosystem/requirements.txt")
+    if session.posargs == ["table"]:
+        session.run("python", "-m", "benchmarks.ecosystem", "--out", "docs/ecosystem.md", env={"OMP_NUM_THREADS": "1"})
+    else:
+        pytest(session, "tests/ecosystem", *session.posargs)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Seeded faults, each of which the tests must notice: `-- --slice` for the twenty that CI runs, `-- --shard 0/8` for a part."""
     install(session, "api")

@@ -1,0 +1,1 @@
+"""Libraries on top of PyTorch: the programs of `examples/ecosystem`, compiled beside eager."""
