@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import decimal
 import operator
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 import flambeau
 from flambeau import compiler
 from flambeau.compiler import config
+from flambeau_capture import replacements
 
 from .rows import calls
 
@@ -153,6 +156,61 @@ def test_dont_skip_tracing() -> None:
     assert counted(compiler.dont_skip_tracing(lambda x: default_convert(x) + 1), (X,), fullgraph=True) == 1
     with pytest.raises(flambeau.FlambeauError):
         counted(lambda x: default_convert(x) + 1, (X,), fullgraph=True)
+
+
+@calls("helpers", "nonstrict_trace")
+def test_nonstrict_trace() -> None:
+    """The documented program: a module as an argument, a break inside; with gradients, by each way that the graph can go."""
+
+    def shapes_told(model, pair, scale):
+        print(end="")  # ends any graph
+        seen.append(scale)
+        return {"out": model(pair.first) * scale + pair.second, "twice": 2}, Pair(pair.first + 1, pair.second)
+
+    seen: list[float] = []
+    once = compiler.nonstrict_trace(shapes_told)
+    net, x, y = torch.nn.Linear(4, 4), torch.randn(3, 4, requires_grad=True), torch.randn(4)
+
+    def run(function, traced, scale=2.0) -> list[torch.Tensor]:
+        found = function(traced, x, y, scale)
+        return [found, *torch.autograd.grad(found.sum(), [x, *net.parameters()])]
+
+    def f(traced, x, y, scale):
+        results, pair = traced(net, Pair(x.sin(), y), scale)
+        return results["out"] * results["twice"] + pair.first
+
+    expected = {scale: run(f, shapes_told, scale) for scale in (2.0, 3.0)}
+    for backend in ("eager", "aot_eager", "inductor"):
+        compiled = flambeau.compile(f, backend=backend, fullgraph=True)
+        for scale in (2.0, 2.0) if backend == "inductor" else (2.0, 3.0):
+            seen.clear()
+            torch.testing.assert_close(run(compiled, once, scale), expected[scale])
+    assert not seen  # what runs was made of it
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+@calls("helpers", "allow_c_slot")
+def test_allow_c_slot() -> None:
+    one, two = Fraction(1, 2), decimal.Decimal(2)
+
+    def f(x, a, b):
+        return x * {a: 1, b: 2}[b] if a != b and hash(a) == hash(a) else x
+
+    pairs = [(X, decimal.Decimal("1.5"), two), (X, two, two), (X, decimal.Decimal("1.5"), two)]
+    with pytest.raises(flambeau.FlambeauError, match="Decimal"):
+        counted(f, *pairs, fullgraph=True)
+    try:
+        assert compiler.allow_c_slot(decimal.Decimal) is decimal.Decimal
+        assert counted(f, *pairs, fullgraph=True) == 2  # the last one is another object
+        assert counted(f, *[pairs[0]] * 2, fullgraph=True) == 1
+    finally:
+        replacements._SLOTS.clear()
+    with pytest.raises(TypeError, match="class"):
+        compiler.allow_c_slot(one)
 
 
 @calls("helpers", "error_on_graph_break")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import decimal
 import operator
 
 import pytest
@@ -10,12 +11,14 @@ import torch
 from both_ways import eager, recorded
 
 from flambeau_capture import (
+    allow_c_slot,
     allow_in_graph,
     assume_constant_result,
     disable,
     disallow_in_graph,
     forbid_in_graph,
     make_region,
+    replacements,
     skip_frame,
     step_unsupported,
     substitute_in_graph,
@@ -292,3 +295,38 @@ def test_what_has_a_substitute_is_kept():
 
     stand_in = weakref.ref(substitute_in_graph(operator.length_hint, skip_signature_check=True)(lambda items: 3))
     assert stand_in() is not None
+
+
+# slots in C
+
+
+def test_hashes_and_comparisons_in_c():
+    """Each is what it is in plain Python, for the objects of the call."""
+    one, two, third = decimal.Decimal("1.5"), decimal.Decimal(2), decimal.Decimal("1.5")
+    programs = [
+        lambda x, a, b: x + (a == b), lambda x, a, b: x + (a != b), lambda x, a, b: x + (a < b), lambda x, a, b: x + (2 >= b),
+        lambda x, a, b: x + hash(a) % 3, lambda x, a, b: x + {a: 1, b: 5}[a], lambda x, a, b: x + (a in {b}),
+        lambda x, a, b: x + (a in (b, 3)), lambda x, a, b: x + (max(a, b) == a),
+    ]  # fmt: skip
+    for program in programs:
+        with pytest.raises(GraphBreakError, match=r"Decimal|hash\(\)"):
+            make_region(program, eager, fullgraph=True)(X, one, two)
+    allow_c_slot(decimal.Decimal)
+    try:
+        for program in programs:
+            region = make_region(program, eager, fullgraph=True)
+            for a, b in ((one, two), (two, one), (third, one), (one, one)):
+                assert region(X, a, b).equal(program(X, a, b))
+        raising = make_region(lambda x, a, b: x + (a < b), eager, fullgraph=True)
+        with pytest.raises(TypeError, match="not supported between"):
+            raising(X, one, "text")
+    finally:
+        replacements._SLOTS.clear()
+    allow_c_slot(decimal.Decimal, tp_hash=False)
+    try:
+        make_region(programs[0], eager, fullgraph=True)(X, one, two)
+        for program in programs[4:7]:
+            with pytest.raises(GraphBreakError, match=r"Decimal|hash\(\)"):
+                make_region(program, eager, fullgraph=True)(X, one, two)
+    finally:
+        replacements._SLOTS.clear()

@@ -6,6 +6,7 @@ In: functions and tensors. Out: marks on them that capture reads, or answers abo
 from __future__ import annotations
 
 from flambeau_capture import (
+    allow_c_slot,
     allow_in_graph,
     assume_constant_result,
     disable,
@@ -21,6 +22,7 @@ from flambeau_capture import (
     mark_unbacked,
     maybe_mark_dynamic,
     nested_compile_region,
+    nonstrict_trace,
     on_compile_end,
     on_compile_start,
     override_optimization_hint,
@@ -63,6 +65,7 @@ from .state import (
 )
 
 __all__ = [
+    "allow_c_slot",
     "allow_in_graph",
     "assume_constant_result",
     "clear_compilation_metrics",
@@ -94,6 +97,7 @@ __all__ = [
     "mark_unbacked",
     "maybe_mark_dynamic",
     "nested_compile_region",
+    "nonstrict_trace",
     "on_compile_end",
     "on_compile_start",
     "optimize",

@@ -54,6 +54,7 @@ from .guard_filter import (
 )
 from .hook import Region, call_disabled
 from .marks import (
+    allow_c_slot,
     allow_in_graph,
     assume_constant_result,
     disable,
@@ -61,6 +62,7 @@ from .marks import (
     forbid_in_graph,
     is_capturing,
     nested_compile_region,
+    nonstrict_trace,
     substitute_in_graph,
     wrap_numpy,
 )
@@ -101,6 +103,7 @@ __all__ = [
     "SkipAlways",
     "Stance",
     "agree_by",
+    "allow_c_slot",
     "allow_in_graph",
     "assume_constant_result",
     "call_disabled",
@@ -126,6 +129,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "nested_compile_region",
     "no_warnings",
+    "nonstrict_trace",
     "on_compile_end",
     "on_compile_start",
     "override_optimization_hint",

@@ -192,6 +192,42 @@ def assume_constant_result(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def allow_c_slot(tp: type, *, tp_hash: bool = True, tp_richcompare: bool = True) -> type:
+    """Let `hash()` and comparisons of objects of a class run while tracing, which are written in C: they depend on the objects alone, which do not change.
+
+    What they answered holds for these very objects: with others the frame is compiled again.
+
+    Raises:
+        TypeError: for what is no class.
+    """
+    if not isinstance(tp, type):
+        raise TypeError(f"allow_c_slot takes a class, not {class_name(type(tp))}")
+    replacements.allow_slots(tp, (*(_HASHES if tp_hash else ()), *(_COMPARISONS if tp_richcompare else ())))
+    return tp
+
+
+_HASHES = ("__hash__",)
+_COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+
+
+def nonstrict_trace(traceable_fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls of `traceable_fn` are one node: capture does not look inside, and what differentiates the graph does, with fakes.
+
+    It may do what cannot be captured, as long as it computes the same for the same arguments. Those, and what it returns, are of what torch's pytrees know; modules may
+    be arguments too. Tensors that it closes over are constants, and whatever else it reads is not guarded.
+
+    Raises:
+        TypeError: for what cannot be called.
+    """
+    _need_callable("nonstrict_trace", traceable_fn)
+
+    @functools.wraps(traceable_fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return replacements.call_nonstrict(traceable_fn, *args, **kwargs)
+
+    return call
+
+
 def nested_compile_region(function: Callable[..., Any] | None = None) -> Any:
     """Calls of `function` that are alike, as those of the layers of a model, are compiled once. In eager, and in what they give, they are plain calls.
 

@@ -20,7 +20,7 @@ from .signatures import fit, signature_of
 from .torch_policy import Decision, classify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .values.base import Value
 
@@ -58,6 +58,7 @@ _DISABLED: dict[int, tuple[Any, str]] = {}
 _DISALLOWED: dict[int, Any] = {}
 _SUBSTITUTES: dict[int, tuple[Any, Substitute]] = {}
 _IMPURE: dict[int, Any] = {}
+_SLOTS: dict[int, Any] = {}
 _LATER: dict[str, Callable[[], None]] = {}
 
 
@@ -258,6 +259,34 @@ def _is_told_peer(table: str, function: Any) -> bool:
     """Whether the program told torch's own compiler something about a function of its own, or of torch's operators."""
     rules = sys.modules.get("torch._dynamo.trace_rules")
     return rules is not None and id(function) in getattr(rules, table, ())
+
+
+def allow_slots(cls: type, names: Iterable[str]) -> None:
+    """Let these methods of a class, written in C, run while tracing."""
+    for name in names:
+        function = getattr(cls, name, None)
+        if function is not None and function is not getattr(object, name):
+            _SLOTS[id(function)] = function
+
+
+def is_allowed_slot(cls: type, function: Any) -> bool:
+    """Whether the program says that a special method, which `cls` has, may run while tracing. What torch says of the standard library is not the program's word."""
+    if id(function) in _SLOTS:
+        return True
+    handlers = sys.modules.get("torch._dynamo.variables.user_defined")
+    told = getattr(handlers, "_SAFE_C_SLOTS", None) or ()
+    return function in told and module_name(cls) not in ("datetime", "decimal", "re")
+
+
+def call_nonstrict(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A call of what `nonstrict_trace` decorates: one node where it is captured."""
+    return function(*args, **kwargs)
+
+
+def nonstrict_of_peer(function: Any) -> Any:
+    """The function that the program gave to `nonstrict_trace` of torch's own compiler, where this is what came of it; else None."""
+    told = _is_told_peer("_nonstrict_trace_callable_ids", function)
+    return getattr(function, "__wrapped__", None) if told else None
 
 
 def is_allowed(function: Any) -> bool:

@@ -36,7 +36,7 @@ from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue, method_name
 from ..values.trust import classes_in, is_pure_native, is_trusted_namespace
-from . import enum_members
+from . import enum_members, native_slots
 from . import told as told_of
 from .cached import call_cached
 from .exceptions import has_python_init
@@ -404,7 +404,7 @@ class Caller(Part):
             case "__init__" if not isinstance(owner.storage, (ListValue, DictValue, SetValue)):
                 return self._init_of_object(owner.cls, args, kwargs)
             case "__hash__":
-                raise GraphBreak("unsupported-call", "hash() of an object")
+                return native_slots.hashed(self.t, owner)
             case "__repr__" | "__str__":
                 raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
             case "__format__" if self.t.members.class_lookup(owner.cls, name) is vars(object)[name]:

@@ -30,7 +30,7 @@ from ..values.sets import SetValue, set_of
 from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from . import enum_members
+from . import enum_members, native_slots
 from .comparisons import compares_natively, family
 from .conversions import as_truth
 from .folding import fits_an_index
@@ -472,6 +472,8 @@ class Operators(Part):
             raise GraphBreak("unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}") from None
 
     def _compare_containers(self, symbol: str, left: Value, right: Value) -> Value:
+        if (told := native_slots.compared(self.t, COMPARE[symbol], _methods(symbol), left, right)) is not None:
+            return told
         if left.python_type() is slice and right.python_type() is slice:
             left, right = (self.t.wrapper.sequence(self._bounds(value), tuple) for value in (left, right))
         if any(isinstance(value, DictView) for value in (left, right)):

@@ -49,6 +49,10 @@ def marked(t: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     if original is not None:
         return t.caller.call(t.wrapper.wrap_pinned(original), args, kwargs)
     replacements.refuse_marked(function)
+    nonstrict = replacements.nonstrict_of_peer(function)
+    if nonstrict is not None:
+        call = t.wrapper.wrap_pinned(replacements.call_nonstrict)
+        return t.caller.call(call, [t.wrapper.wrap_pinned(nonstrict), *args], kwargs)
     return t.folder.assumed(function, args, kwargs)
 
 

@@ -47,6 +47,7 @@ from ..values.supers import wrap_super
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from ..values.thread_locals import ThreadLocalValue
+from . import native_slots
 from .changing_numbers import ChangingNumbers
 from .enum_members import hold_methods
 from .numpy_objects import wrap_numpy
@@ -530,6 +531,8 @@ class Wrapper(Part):
                 return value.object if value.object is not MISSING else value
             if value.object is not MISSING and _hashes_by_identity(value.object):
                 return value.object
+            if (key := native_slots.hashable(self.t, value)) is not MISSING:
+                return key
             raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
         if isinstance(value, ReferenceValue):
             self.hashable(value.referent)  # whose hash it has

@@ -38,6 +38,7 @@ from . import (
     torch_state,
     transforms,
     triton_kernels,
+    whole_calls,
 )
 
 __all__ = [
@@ -78,4 +79,5 @@ __all__ = [
     "torch_state",
     "transforms",
     "triton_kernels",
+    "whole_calls",
 ]

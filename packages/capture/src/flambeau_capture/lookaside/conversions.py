@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..class_names import class_name, objects_have, type_name
+from ..interp import native_slots
 from ..interp.conversions import float_of, int_of
 from ..library import operator
 from ..numpy_classes import numpy
@@ -186,7 +187,7 @@ def hash_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return t.folder.fold(hash, args, {})
     found = _asked(t, args[0], "__hash__")
     if found is None:
-        raise GraphBreak("unsupported-call", "hash() of an object")
+        return native_slots.hashed(t, args[0].realise(t))
     if not issubclass(found.python_type(), int):
         raise t.exceptions.raised(TypeError("__hash__ method should return an integer"))
     number = t.folder.integer(found)

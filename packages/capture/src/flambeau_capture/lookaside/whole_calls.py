@@ -1,0 +1,272 @@
+"""Calls of functions that are one node of the graph, whatever they do inside: what they take is taken apart, what they give is put together.
+
+In: a function and what it is called with, as values: tensors and numbers, constants, modules, functions, and in containers and classes that torch's pytrees know.
+Out: `Given`, which makes the call's arguments of the tensors that a node is handed, and `Results`, which remembers how what the call gave is made of tensors.
+`nonstrict_trace` is here: its function runs on fakes while tracing, is taken apart by what differentiates the graph, and is called by a backend that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from ..class_names import name_of, type_name
+from ..constant_objects import is_constant_object
+from ..interp.wrapping import NotConstant
+from ..library import collections, contextlib, weakref
+from ..replacements import call_nonstrict, replaces
+from ..signals import GraphBreak
+from ..values.base import MISSING, Value
+from ..values.functions import FunctionValue
+from ..values.mappings import DictValue
+from ..values.sequences import ListValue, TupleValue, is_plain_named
+from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..values.base import Tracer
+
+    Make = Callable[["_Making"], Any]
+
+_DICTS = (dict, collections.OrderedDict)
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class _Making:
+    """Real objects in the making: the tensors that are left, and the modules whose own are replaced meanwhile."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self.tensors = iter(tensors)
+        self.modules: list[tuple[torch.nn.Module, dict[str, torch.Tensor]]] = []
+
+
+class Given:
+    """The arguments of a call. `leaves` are the tensors and numbers among them, in order."""
+
+    def __init__(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> None:
+        self.leaves: list[Value] = []
+        self._t = t
+        args_made = [self._take(value) for value in args]
+        kwargs_made = {name: self._take(value) for name, value in kwargs.items()}
+        del self._t  # what follows runs with the graph, and long after the trace
+        self._args, self._kwargs = args_made, kwargs_made
+
+    @contextlib.contextmanager
+    def made(self, tensors: Sequence[Any]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+        """Real arguments around these tensors; within it modules have them in the place of their own."""
+        making = _Making(tensors)
+        args = [make(making) for make in self._args]
+        kwargs = {name: make(making) for name, make in self._kwargs.items()}
+        with contextlib.ExitStack() as stack:
+            for module, own in making.modules:
+                stack.enter_context(_reparametrize_module(module, own))
+            yield args, kwargs
+
+    def _take(self, value: Value) -> Make:
+        value = value.realise(self._t)
+        if isinstance(value, (TensorValue, SymbolicValue)):
+            self.leaves.append(value)
+            return _next_tensor
+        if value.is_constant():
+            constant = value.constant()
+            return lambda making: constant
+        cls = value.python_type()
+        if cls in (tuple, list) or is_plain_named(cls):
+            return _sequence(cls, [self._take(item) for item in self._t.operators.iterate_all(value)])
+        if cls in _DICTS:
+            pairs = [(self._real(key), self._take(item)) for key, item in self._t.operators.mapping_items(value)]
+            return lambda making: cls((key, make(making)) for key, make in pairs)
+        if issubclass(cls, torch.nn.Module):
+            return self._module(value)
+        if cls in pytree.SUPPORTED_NODES and not pytree.is_constant_class(cls):
+            return self._registered(cls, value)
+        return _same(self._real(value))
+
+    def _registered(self, cls: type, value: Value) -> Make:
+        """An object of a class that the program has registered as a pytree: its own function takes it apart."""
+        how = pytree.SUPPORTED_NODES[cls]
+        pair = self._t.caller.call(self._t.wrapper.wrap_pinned(how.flatten_fn), [value], {})
+        children, context = self._t.operators.iterate_all(pair)
+        parts = [self._take(part) for part in self._t.operators.iterate_all(children.realise(self._t))]
+        known = self._real(context)
+        return lambda making: how.unflatten_fn([make(making) for make in parts], known)
+
+    def _module(self, value: Value) -> Make:
+        """A module that existed before the frame: its parameters and buffers are tensors of the call, its modes are guarded."""
+        module = value.real()
+        if module is MISSING:
+            raise GraphBreak("unsupported-argument", "a module that is made in compiled code")
+        self._t.guards.identity(value.source, module)
+        states, modes = self._t.operators.iterate_all(
+            self._t.caller.call(self._t.wrapper.wrap_pinned(_states), [value], {})
+        )
+        for mode in self._t.operators.iterate_all(modes.realise(self._t)):
+            mode.realise(self._t).constant()
+        pairs = list(self._t.operators.mapping_items(states.realise(self._t)))
+        names = [self._real(name) for name, _ in pairs]
+        for _, state in pairs:
+            self._take(state)
+        held = weakref.ref(module)
+
+        def make(making: _Making) -> Any:
+            found = held()
+            making.modules.append((found, {name: next(making.tensors) for name in names}))
+            return found
+
+        return make
+
+    def _real(self, value: Value) -> Any:
+        """An object that the call is given as it is."""
+        value = value.realise(self._t)
+        try:
+            if value.is_constant() or isinstance(value, FunctionValue) or value.real() is MISSING:
+                return self._t.wrapper.to_python(value)
+        except NotConstant as error:
+            raise GraphBreak("unsupported-argument", f"{error}, of which torch's pytrees do not know") from None
+        if not pytree.is_constant_class(value.python_type()):
+            raise GraphBreak(
+                "unsupported-argument", f"{value.describe()}, whose class is not registered with torch's pytrees"
+            )
+        self._t.guards.identity(value.source, value.real())
+        return value.real()
+
+
+def _next_tensor(making: _Making) -> Any:
+    return next(making.tensors)
+
+
+def _same(obj: Any) -> Make:
+    return lambda making: obj
+
+
+def _sequence(cls: Any, parts: list[Make]) -> Make:
+    if cls in (tuple, list):
+        return lambda making: cls(make(making) for make in parts)
+    return lambda making: cls(*(make(making) for make in parts))
+
+
+def _states(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], list[bool]]:
+    """Traced, so that it is guarded what a module has."""
+    states = dict(module.named_parameters(remove_duplicate=False))
+    states.update(module.named_buffers(remove_duplicate=False))
+    return states, [part.training for part in module.modules()]
+
+
+class Results:
+    """What a call gives, as its tensors and numbers and the rest, which is the same each time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._known: tuple[pytree.TreeSpec, list[Any]] | None = None
+
+    def flat(self, result: Any) -> tuple[Any, ...]:
+        """The tensors and numbers in a result. Raises RuntimeError where the rest is not what it was the first time."""
+        leaves, spec = pytree.tree_flatten(result)
+        rest = [_TENSOR if isinstance(leaf, (torch.Tensor, *_NUMBERS)) else leaf for leaf in leaves]
+        for leaf in rest:
+            if leaf is not _TENSOR and not is_constant_object(leaf):
+                kind = type_name(type(leaf))
+                raise RuntimeError(f"{self.name} returns an object of {kind}, of which torch's pytrees do not know")
+        if self._known is None:
+            self._known = (spec, rest)
+        elif not _alike(self._known, (spec, rest)):
+            raise RuntimeError(
+                f"{self.name} returns {_shown(spec, rest)}, and returned {_shown(*self._known)} when it was compiled: "
+                "what it returns beside tensors must be the same for the same arguments"
+            )
+        return tuple(leaf for leaf, known in zip(leaves, rest, strict=True) if known is _TENSOR)
+
+    def value(self, t: Tracer, tensors: Sequence[Value]) -> Value:
+        """The result around the values of its tensors and numbers."""
+        assert self._known is not None
+        spec, rest = self._known
+        found = iter(tensors)
+        leaves = iter([next(found) if leaf is _TENSOR else t.wrapper.from_python(leaf) for leaf in rest])
+        return _filled(t, spec, leaves)
+
+
+_TENSOR: Any = object()
+
+
+def _alike(one: tuple[pytree.TreeSpec, list[Any]], other: tuple[pytree.TreeSpec, list[Any]]) -> bool:
+    """Whether two results are of the same containers and constants. A number that was symbolic once may be a plain one."""
+    if one[0] != other[0]:
+        return False
+    pairs = zip(one[1], other[1], strict=True)
+    return all(a is b or (a is not _TENSOR and b is not _TENSOR and type(a) is type(b) and a == b) for a, b in pairs)
+
+
+def _shown(spec: pytree.TreeSpec, rest: list[Any]) -> str:
+    return repr(pytree.tree_unflatten(["tensor" if leaf is _TENSOR else leaf for leaf in rest], spec))
+
+
+def _filled(t: Tracer, spec: pytree.TreeSpec, leaves: Iterator[Value]) -> Value:
+    if spec.type is None:
+        return next(leaves)
+    children = spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+    parts = [_filled(t, child, leaves) for child in children]
+    if spec.type is list:
+        return ListValue(parts)
+    if spec.type in _DICTS:
+        keys = [(key, t.wrapper.from_python(key)) for key in spec.context]
+        return DictValue({key: (known, part) for (key, known), part in zip(keys, parts, strict=True)}, spec.type)
+    if spec.type is tuple or spec.type is collections.namedtuple:
+        return TupleValue(parts, tuple if spec.type is tuple else spec.context)
+    made = t.wrapper.wrap_pinned(pytree.SUPPORTED_NODES[spec.type].unflatten_fn)
+    return t.caller.call(made, [ListValue(parts), t.wrapper.from_python(spec.context)], {})
+
+
+@contextlib.contextmanager
+def _constants_allowed(tensors: Sequence[Any], name: str) -> Iterator[None]:
+    """On fakes: real tensors that a function closes over are constants, but for those that want gradients, which would not get any."""
+    mode = detect_fake_mode(tensors)
+    if mode is None:
+        yield
+        return
+    before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
+    try:
+        with _WithoutOwnGradients(name):
+            yield
+    finally:
+        mode.allow_non_fake_inputs = before
+
+
+class _WithoutOwnGradients(TorchFunctionMode):
+    """Refuses tensors that are no fakes and require grad."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for value in pytree.tree_leaves((args, kwargs)):
+            if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and value.requires_grad:
+                raise RuntimeError(f"{self.name} uses a tensor that requires grad and is not among its arguments")
+        return func(*args, **(kwargs or {}))
+
+
+@replaces(call_nonstrict, as_given=True)
+def nonstrict(t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """A call of what `nonstrict_trace` decorates."""
+    try:
+        function = t.wrapper.to_python(args[0])
+    except NotConstant:
+        raise GraphBreak("unsupported-call", "nonstrict_trace of a function that is made in compiled code") from None
+    given, results = Given(t, args[1:], kwargs), Results(name_of(function))
+
+    def call(*tensors: Any) -> tuple[Any, ...]:
+        with given.made(tensors) as (args, kwargs), _constants_allowed(tensors, results.name):
+            return results.flat(function(*args, **kwargs))
+
+    call.__name__ = f"{name_of(function)}_nonstrict"
+    found = t.recorder.record("call_function", call, given.leaves, {})
+    return results.value(t, list(t.operators.iterate_all(found)))
