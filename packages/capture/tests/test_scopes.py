@@ -11,6 +11,7 @@ from flambeau_capture import (
     error_on_graph_break,
     graph_break,
     make_region,
+    override_cudagraphs,
     patch_dynamo_config,
 )
 from flambeau_capture.errors import GraphBreakError, OptionError
@@ -191,3 +192,26 @@ def test_functions_of_torch_that_are_skipped_are_traced_where_asked():
             return default_convert(x) + 1
 
     assert recorded(h, graphs, fullgraph=True)(X).equal(h(X))
+
+
+def test_what_is_said_of_recording_is_told_of_the_graph():
+    """Of the operations in it, and not of blocks without one; where two parts differ it is not recorded."""
+    told = []
+
+    def backend(graph, inputs):
+        told.append(graph.meta["recorded"])
+        return graph.forward
+
+    def function(x, first, second):
+        with override_cudagraphs(fwd=first):
+            x = x + 1
+        with override_cudagraphs(fwd=second, bwd=True):
+            x = x * 2
+        with override_cudagraphs(fwd=False):
+            pass
+        return x
+
+    region = make_region(function, backend)
+    for first, second in ((None, None), (True, None), (True, False), (False, True)):
+        region(torch.ones(2), first, second)
+    assert told == [(None, True), (True, True), (False, True), (False, True)]

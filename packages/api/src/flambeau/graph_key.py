@@ -104,7 +104,7 @@ def _graph_text(gm: fx.GraphModule, seen: _Seen) -> str:
         parts = [node.op, _target(gm, node, seen), _argument(node.args, seen), _argument(node.kwargs, seen)]
         if node.op == "placeholder":
             parts.append(_value(node.meta.get("val"), seen))
-            parts += [fact for fact in ("static", "inference") if node.meta.get(fact)]
+            parts += [fact for fact in ("static", "stays", "inference") if node.meta.get(fact)]
         elif _counts_devices(node):
             parts.append(f"among {list(seen.devices)}, current {_current_device()}")
         if node.meta.get("checkpoint") is not None:

@@ -46,7 +46,7 @@ def load_program(
         "threads": None if options["cpp.threads"] == -1 else options["cpp.threads"],
     }
     # What folding gives stays for many calls; what is recorded lies in memory that each call uses.
-    if not options["triton.cudagraphs"] or kind == "folding":
+    if kind == "folding" or not stages.is_recorded(kind, options["triton.cudagraphs"]):
         run: Run = runtime.load(artifact, **how)
     else:
         run = _load_graphed(artifact, kind, options, recorder, how)

@@ -81,7 +81,7 @@ def compile_stack(
     options = options.under(option_defaults(environment=False))
     with unpatched():
         try:
-            stages = resolve_stages(options, settings)
+            stages = attrs.evolve(resolve_stages(options, settings), recorded=gm.meta.get("recorded", (None, None)))
             _run_first_pass(gm, options["pre_grad_custom_pass"])
             flat = autograd.flatten(gm, inputs)
             with user_errors():
@@ -355,8 +355,8 @@ def _join(
 
 
 def mark_static(gm: fx.GraphModule, prepared: autograd.Prepared) -> None:
-    """Carry capture's mark of parameters and buffers over to both halves: a CUDA graph reads those where they are."""
-    marks = [bool(node.meta.get("static")) for node in gm.graph.find_nodes(op="placeholder")]
+    """Carry capture's mark of parameters, buffers and what the program says stays in place over to both halves: a CUDA graph reads those where they are."""
+    marks = [bool(node.meta.get("static") or node.meta.get("stays")) for node in gm.graph.find_nodes(op="placeholder")]
     for place, node in enumerate(prepared.forward.graph.find_nodes(op="placeholder")):
         node.meta["static"] = place < len(marks) and marks[place]
     if prepared.backward is not None:
@@ -466,7 +466,7 @@ def _loaded(
     for (kind, artifact), tensors in zip(compiled.programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
         with trace.part(kind):
-            log_program(recorder.programs[-1], graphed=options["triton.cudagraphs"])
+            log_program(recorder.programs[-1], graphed=stages.is_recorded(kind, options["triton.cudagraphs"]))
         with _timed(recorder, "load"):
             loaded[kind] = load_program(artifact, tensors, kind, options, stages, recorder, store)
         trace.write_program(kind, artifact)

@@ -34,6 +34,7 @@ class Stages:
         autograd, inductor, runtime: the packages' own records.
         is_strict: whether a graph that cannot be compiled is an error: `fullgraph`.
         suppress_errors: whether a fault of ours runs the graph in eager after one warning.
+        recorded: whether the program says of the graph's forward and backward that they are recorded as CUDA graphs; None: the options do.
     """
 
     api: Config
@@ -42,6 +43,12 @@ class Stages:
     runtime: flambeau_runtime.Config
     is_strict: bool
     suppress_errors: bool
+    recorded: tuple[bool | None, bool | None] = (None, None)
+
+    def is_recorded(self, kind: str, by_options: bool) -> bool:
+        """Whether a half is recorded as a CUDA graph, where the options say `by_options`."""
+        said = self.recorded[kind == "backward"]
+        return by_options if said is None else said
 
     def key(self) -> str:
         """The part of a cache key that the packages' configurations contribute."""

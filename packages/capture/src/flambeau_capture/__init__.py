@@ -37,6 +37,7 @@ from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.dimension_marks import (
     mark_dynamic,
     mark_static,
+    mark_static_address,
     mark_unbacked,
     maybe_mark_dynamic,
     override_optimization_hint,
@@ -73,7 +74,7 @@ from .record import BreakRecord, CompileRecord
 from .refusal import NumbersRefused
 from .regions import make_region
 from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
-from .scopes import dont_skip_tracing, error_on_graph_break, patch_dynamo_config
+from .scopes import dont_skip_tracing, error_on_graph_break, override_cudagraphs, patch_dynamo_config
 from .stance import NAMES as STANCES
 from .stance import Stance, agree_by, run_only, set_stance
 
@@ -125,6 +126,7 @@ __all__ = [
     "make_region",
     "mark_dynamic",
     "mark_static",
+    "mark_static_address",
     "mark_unbacked",
     "maybe_mark_dynamic",
     "nested_compile_region",
@@ -132,6 +134,7 @@ __all__ = [
     "nonstrict_trace",
     "on_compile_end",
     "on_compile_start",
+    "override_cudagraphs",
     "override_optimization_hint",
     "patch_dynamo_config",
     "raised_in_hook",

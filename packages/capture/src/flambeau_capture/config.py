@@ -83,6 +83,13 @@ class Config(OptionRecord):
         "", "comma list of integers: sizes and numbers of this value are symbolic", variable="FLAMBEAU_DYNAMIC_VALUES"
     )
     dont_skip_tracing: bool = option(False, "trace into functions of torch that are otherwise left to plain Python")
+    cudagraphs_forward: bool | None = option(
+        None,
+        "record forwards as CUDA graphs, or not, whatever the options say; None: as those say",
+        kind=bool,
+        variable=False,
+    )
+    cudagraphs_backward: bool | None = option(None, "the same for backwards", kind=bool, variable=False)
     trace_numpy: bool = option(True, "NumPy's functions are traced; False: they break the graph")
     side_effect_replay_policy: str = option(
         "info",

@@ -354,6 +354,8 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if graph is not None:
         graph.meta.update(starts_anew=caught, may_start_anew=repeated and written, is_open=tracer.graph.is_open)
         graph.meta["within_modes"] = bool(tracer.overrides.outer)
+        tracer.scopes.note(tracer.graph.operations)
+        graph.meta["recorded"] = tracer.scopes.recorded
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),

@@ -21,7 +21,8 @@ Changes = tuple[tuple[str, Any], ...]
 
 TRACING: Final = (
     "error_on_graph_break", "capture_scalar_outputs", "capture_dynamic_output_shape_ops", "dont_skip_tracing", "specialize_int", "specialize_float",
-    "allow_unspec_int_on_nn_module", "allow_rnn", "trace_numpy", "inline_depth", "unroll_limit",
+    "allow_unspec_int_on_nn_module", "allow_rnn", "trace_numpy", "inline_depth", "unroll_limit", "cudagraphs_forward",
+    "cudagraphs_backward",
 )  # fmt: skip
 """Settings that are read at each step of a trace: others are a region's, and changing them inside of one would do nothing."""
 
@@ -90,6 +91,19 @@ def patch_dynamo_config(arg1: Any = None, arg2: Any = None, **kwargs: Any) -> Sc
     return _scope({**given, **kwargs})
 
 
+def override_cudagraphs(fwd: bool | None = None, bwd: bool | None = None) -> Scope:
+    """Whether graphs with something of what is traced inside are recorded as CUDA graphs, whatever the options say: a context manager and a decorator.
+
+    Args:
+        fwd: of their forwards; None: as the options say. Where parts of one graph differ, it is not recorded.
+        bwd: of their backwards.
+
+    Raises:
+        OptionError: for anything but None, True and False.
+    """
+    return _scope({"cudagraphs_forward": fwd, "cudagraphs_backward": bwd})
+
+
 def dont_skip_tracing(fn: Callable[..., Any] | None = None) -> Any:
     """Trace into functions of torch that are otherwise left to plain Python. A decorator, or without a function a context manager."""
     scope = _scope({"dont_skip_tracing": True})
@@ -120,6 +134,9 @@ class Followed:
         self._kept = kept
         self._outer = _IN_FORCE.get()
         self._inner: list[Changes] = []
+        self._operations = 0
+        #: Whether the graph's forward and backward are recorded as CUDA graphs, as far as scopes around its operations say so.
+        self.recorded: tuple[bool | None, bool | None] = (None, None)
 
     @property
     def config(self) -> Config:
@@ -128,6 +145,15 @@ class Followed:
             name: value for scope in (*self._outer, *self._inner) for name, value in scope if name not in self._kept
         }
         return evolve(self._base, **found) if found else self._base
+
+    def note(self, operations: int) -> None:
+        """The graph has this many operations by now: what came since the last time was traced under the settings in force."""
+        if operations > self._operations:
+            config = self.config
+            said = (config.cudagraphs_forward, config.cudagraphs_backward)
+            forward, backward = (_least(*pair) for pair in zip(self.recorded, said, strict=True))
+            self.recorded = forward, backward
+        self._operations = operations
 
     def enter(self, changes: Changes) -> None:
         """The traced program enters a scope."""
@@ -143,3 +169,8 @@ class Followed:
     def left_and_entered(self) -> tuple[int, tuple[Changes, ...]]:
         """How many scopes from before the frame it has left, and which it has entered since and not left."""
         return len(_IN_FORCE.get()) - len(self._outer), tuple(self._inner)
+
+
+def _least(one: bool | None, other: bool | None) -> bool | None:
+    """What two of three answers come to: no before yes, either before none."""
+    return other if one is None else one if other is None else one and other

@@ -1,4 +1,5 @@
-"""What the program says about single dimensions of tensors: which are symbolic, which are constants, in which range they lie.
+"""What the program says about single dimensions of tensors: which are symbolic, which are constants, in which range they lie. And of tensors, that
+they stay where they are.
 
 In: marks on a tensor, by our functions or by those of these names in `torch._dynamo`, and names of inputs in the settings. Out: `marks_of`, one `Mark` for each
 dimension that something is said of; `Named`, what the settings say of an input.
@@ -19,6 +20,8 @@ from ..library import functools
 
 MARKS = "_flambeau_dynamic_dims"
 """Attribute of a marked tensor: dict dim -> Mark."""
+ADDRESS_MARK = "_dynamo_static_input_type"
+"""Attribute of a tensor that stays where it is, the one that `torch._dynamo.mark_static_address` gives it."""
 STATIC_MARK = "_dynamo_marked_static"
 """Attribute of a class of modules whose ints are constants, the one that `torch._dynamo.mark_static` gives them."""
 
@@ -112,6 +115,27 @@ def mark_static(t: Any, index: Dims | None = None) -> Any:
         return t
     _mark(t, index, Mark("static"))
     return None
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Say that `t` stays where it is: what is written to it between calls is read there by a CUDA graph, which does not copy it.
+
+    Args:
+        t: the tensor.
+        guard: compile again where it lies elsewhere; else the CUDA graph is recorded again, and after some moves it is copied like the others.
+
+    Raises:
+        TypeError: for what is no tensor.
+    """
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"a tensor is marked, not {class_name(type(t))}")
+    setattr(t, ADDRESS_MARK, "guarded" if guard else "unguarded")
+
+
+def address_mark(t: Any) -> str | None:
+    """`guarded` or `unguarded` where a tensor is said to stay where it is."""
+    found: str | None = getattr(t, "__dict__", {}).get(ADDRESS_MARK)
+    return found
 
 
 def mark_unbacked(

@@ -14,6 +14,7 @@ import torch
 
 from ..class_names import class_module, type_name
 from ..constant_objects import PLACEMENTS
+from ..graph.dimension_marks import address_mark
 from ..graph.resizing import SCALES_SIZES
 from ..library import functools, operator
 from ..refusal import CannotCapture
@@ -349,6 +350,8 @@ class Recorder(Part):
             value.node = self.t.graph.add_input(
                 value.source, value.fake, value.tensor, static=value.static, hint=_hint(value.source)
             )
+            if address_mark(value.tensor) is not None:
+                value.node.meta["stays"] = True
         return value.node
 
     def wrap_result(self, result: Any, node: torch.fx.Node) -> Value:

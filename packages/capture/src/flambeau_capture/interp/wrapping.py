@@ -17,7 +17,7 @@ from ..class_names import class_module, class_name, class_qualname, type_name
 from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_annotation, is_constant_object
 from ..errors import DynamicShapeError
 from ..graph import shapes
-from ..graph.dimension_marks import Mark, marks_of, named
+from ..graph.dimension_marks import Mark, address_mark, marks_of, named
 from ..graph.inner_tensors import is_wrapper_class
 from ..guards.spec import TensorMatch, own_length
 from ..library import collections, functools, itertools, threading, weakref
@@ -388,6 +388,8 @@ class Wrapper(Part):
                 position=self.t.frames.user_position(),
             )
         )
+        if address_mark(obj) == "guarded":
+            self.t.guards.constant(CallResult(Attribute(source, "data_ptr")), obj.data_ptr())
         made = TensorValue(fake, None, source, obj)
         made.static = static
         self.fake_owner[id(fake)] = made

@@ -13,6 +13,7 @@ import torch
 from ..graph.dimension_marks import (
     mark_dynamic,
     mark_static,
+    mark_static_address,
     mark_unbacked,
     maybe_mark_dynamic,
     override_optimization_hint,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
 
-for _function in (mark_dynamic, maybe_mark_dynamic, mark_unbacked):
+for _function in (mark_dynamic, maybe_mark_dynamic, mark_unbacked, mark_static_address):
     setattr(_function, FORBID_MARK, True)
 
 

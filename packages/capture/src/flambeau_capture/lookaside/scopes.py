@@ -1,4 +1,4 @@
-"""`error_on_graph_break`, `patch_dynamo_config` and `dont_skip_tracing` in a captured frame.
+"""`error_on_graph_break`, `patch_dynamo_config`, `override_cudagraphs` and `dont_skip_tracing` in a captured frame.
 
 In: the traced program makes, enters and leaves scopes. Out: the tracer's settings follow; what is still entered where a frame is cut, or ends, is
 entered for real after the graph.
@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..captured import CallFunction
 from ..replacements import replaces
-from ..scopes import Scope, dont_skip_tracing, enter, error_on_graph_break, leave, patch_dynamo_config
+from ..scopes import (
+    Scope,
+    dont_skip_tracing,
+    enter,
+    error_on_graph_break,
+    leave,
+    override_cudagraphs,
+    patch_dynamo_config,
+)
 from ..signals import GraphBreak
 from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
@@ -38,6 +46,7 @@ def _made_while_tracing(function: Any) -> None:
 
 _made_while_tracing(error_on_graph_break)
 _made_while_tracing(patch_dynamo_config)
+_made_while_tracing(override_cudagraphs)
 
 
 @replaces(dont_skip_tracing)
@@ -55,12 +64,14 @@ def enter_scope(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(scope, ObjectValue) or scope.object is MISSING:
         raise GraphBreak("unsupported-call", f"entering {scope.describe()}")
     t.guards.identity(scope.source, scope.object)
+    t.scopes.note(t.graph.operations)
     t.scopes.enter(scope.object.changes)
     return _follow(t)
 
 
 @replaces(Scope.__exit__)
 def leave_scope(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    t.scopes.note(t.graph.operations)
     t.scopes.leave()
     return _follow(t)
 
