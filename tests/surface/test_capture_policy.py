@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import logging
 import operator
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -503,6 +504,62 @@ def test_effects_and_what_is_captured(monkeypatch) -> None:
     with config.patch(run_gc_after_compile=True):
         counted(double, (X,))
     assert runs == [1]
+
+
+@calls("settings", "reorderable_logging_functions")
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_reorderable_logging_functions(backend, capsys, caplog) -> None:
+    """Calls in the middle of a graph run after it, in their order, and show tensors as they were: also those that are written later."""
+    seen: list[Any] = []
+
+    def note(*given) -> None:
+        seen.append(repr(given))
+
+    logger = logging.getLogger("flambeau.test.reordered")
+
+    def f(x, n):
+        y = x * 2
+        print("y", y, n, sep="|")
+        note(x, 1)
+        note(y, n)
+        x.add_(1)
+        y.mul_(2)
+        note(y, "after", x)
+        logger.info("%s of %s", n, x)
+        note(x.shape[0])
+        return y + 1
+
+    def run(function, n) -> tuple[Any, ...]:
+        seen.clear()
+        caplog.clear()
+        x = torch.arange(3.0)
+        with caplog.at_level(logging.INFO, logger.name):
+            found = function(x, n)
+        return (
+            found.tolist(),
+            x.tolist(),
+            list(seen),
+            capsys.readouterr().out,
+            [record.getMessage() for record in caplog.records],
+        )
+
+    given = {print, note, logger.info}
+    with config.patch(reorderable_logging_functions=given):
+        compiled = flambeau.compile(f, backend=backend, fullgraph=True)
+        for n in (2, 3, 4):
+            assert run(compiled, n) == run(f, n)
+    with config.patch(reorderable_logging_functions={note}), pytest.raises(flambeau.FlambeauError, match="print"):
+        flambeau.compile(f, backend=backend, fullgraph=True)(X, 2)
+    with (
+        config.patch(reorderable_logging_functions={note}),
+        pytest.raises(flambeau.FlambeauError, match="would be moved"),
+    ):
+        flambeau.compile(lambda x: note([x]), backend=backend, fullgraph=True)(X)
+    with (
+        pytest.raises(flambeau.FlambeauError, match="a set of functions"),
+        config.patch(reorderable_logging_functions=3),
+    ):
+        pass
 
 
 @calls("compiler", "wrap_numpy")

@@ -178,6 +178,14 @@ SETTINGS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
             (False,),
             "torch.autograd.graph.save_on_cpu around the call moves what is saved",
         ),
+        "skip_tensor_guards_with_matching_dict_tags": (
+            (False, True),
+            "every tensor is looked at in every call, natively: whether the dict that holds it changed is not asked",
+        ),
+        "enable_cpp_symbolic_shape_guards": (
+            (True, False),
+            "what is assumed of sizes is checked natively in any event",
+        ),
         "saved_tensors_hooks_filtering_mode": (("donated", "all"), "hooks on saved tensors see what eager shows them"),
     }
 )

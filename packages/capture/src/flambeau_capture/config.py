@@ -6,7 +6,7 @@ is in the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from attrs import frozen
@@ -19,6 +19,10 @@ from .option_fields import option as _any_option
 option = functools.partial(_any_option, key=False)
 _POSITIVE: Condition = (lambda value: value >= 1, "at least 1")
 _FUNCTION: Condition = (callable, "a callable or None")
+_FUNCTIONS: Condition = (
+    lambda given: isinstance(given, (set, frozenset, list, tuple)) and all(map(callable, given)),
+    "a set of functions",
+)
 
 
 @frozen(kw_only=True)
@@ -100,6 +104,13 @@ class Config(OptionRecord):
     guard_nn_modules: bool = option(True, "guard what modules hold; False: they do not change after the first call")
     skip_nnmodule_hook_guards: bool = option(
         False, "do not guard the hook tables of modules: hooks added later are not seen"
+    )
+    reorderable_logging_functions: Collection[Callable[..., Any]] = option(
+        frozenset(),
+        "functions and methods that log or print: calls of them in the middle of a graph run after it, in their order, with tensors as they were",
+        kind=object,
+        variable=False,
+        accepts=_FUNCTIONS,
     )
     guard_filter_fn: Callable[[Any], Any] | None = option(  # noqa: RUF009  # the types say that it does no harm
         None,

@@ -36,6 +36,7 @@ from .guards.explain import explain
 from .guards.spec import GuardSpec, IdentityIs
 from .guards.state import beyond_graphs, current_state
 from .inference import settle_inference
+from .interp.moved_calls import settle_moved
 from .interp.outputs import needed_outputs
 from .interp.tracer import Tracer
 from .library import time
@@ -325,6 +326,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if any(generator.has_more_to_do() for generator in tracer.generators):
         # When Python ends it, and so runs what it has left to do, depends on who holds it.
         raise CannotCapture(GraphBreak("generator-function", "a generator is left inside of a with or try statement"))
+    settle_moved(tracer)
     effects: tuple[Effect, ...] = tracer.heap.effects()
     effects += mode_effects(tracer)
     effects = _without_lost_tensors(tracer.info.code, exit, effects)

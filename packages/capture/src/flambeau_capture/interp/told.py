@@ -14,6 +14,7 @@ from ..signals import GraphBreak
 from ..sources.source import Pinned
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
+from .moved_calls import moved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def substituted(t: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """The call of what the program has traced in the place of `function`; a call of the function itself in that is one."""
+    """The call of what the program has traced in the place of `function`, or that it lets move; a call of the function itself in its substitute is one."""
+    if (later := moved(t, function, args, kwargs)) is not None:
+        return later
     found = replacements.substitute_of(function)
     if found is None or _is_in(t, found.function.__code__):
         return None
