@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import io
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, fx, nn
+from torch.utils.checkpoint import checkpoint
 
 import flambeau
 from flambeau import log
@@ -30,6 +33,70 @@ def doubled(x: Tensor, by: float = 2.0) -> Tensor:
     return x * by
 
 
+class Decorating(contextlib.ContextDecorator):
+    """A block that is a decorator as well."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+@contextlib.contextmanager
+def block() -> Iterator[None]:
+    yield
+
+
+def wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+class Calls(type):
+    """A metaclass that makes instances its own way."""
+
+    def __call__(cls, *args: Any) -> Any:
+        return super().__call__(*args)
+
+
+class Slotted(metaclass=Calls):
+    __slots__ = ("by",)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    def method(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    @classmethod
+    def of_class(cls, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def static(x: Tensor) -> Tensor:
+        return x * 2
+
+    part = functools.partialmethod(method)
+
+
+class CalledByObject:
+    """Its call is an object of another class."""
+
+    __call__ = Slotted()
+
+
+class Sine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
 COMPILED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "function of torch": (torch.add, (X, X)),
     "operator": (torch.ops.aten.mul.Tensor, (X, X)),
@@ -43,6 +110,28 @@ COMPILED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "traced module": (fx.symbolic_trace(nn.Sequential(nn.Linear(4, 2), nn.ReLU())), (X,)),
     "exported program": (torch.export.export(nn.Linear(4, 2), (X,)).module(), (X,)),
     "data parallel": (nn.DataParallel(nn.Linear(4, 2)), (X,)),
+    "lambda": (lambda x: x * 2, (X,)),
+    "bound method": (Slotted().method, (X,)),
+    "class method": (Slotted.of_class, (X,)),
+    "static method": (Slotted.static, (X,)),
+    "object of a static method": (staticmethod(doubled), (X,)),
+    "partial method": (Slotted().part, (X,)),
+    "object with slots and a metaclass": (Slotted(), (X,)),
+    "object whose call is an object": (CalledByObject(), (X,)),
+    "wrapped twice": (wrapping(wrapping(doubled)), (X,)),
+    "single dispatch": (functools.singledispatch(doubled), (X,)),
+    "in a block of contextlib": (block()(doubled), (X,)),
+    "in a block of a class": (Decorating()(doubled), (X,)),
+    "without gradients": (torch.no_grad()(doubled), (X,)),
+    "in inference mode": (torch.inference_mode()(doubled), (X,)),
+    "vmap": (torch.vmap(doubled), (X,)),
+    "gradient": (torch.func.grad(lambda x: x.sin().sum()), (X,)),
+    "jacobian": (torch.func.jacrev(lambda x: x.sin().sum()), (X,)),
+    "checkpoint": (functools.partial(checkpoint, doubled, use_reentrant=False), (X,)),
+    "autograd function": (Sine.apply, (X,)),
+    "compiled": (flambeau.compile(doubled), (X,)),
+    "compiled with other arguments": (flambeau.compile(doubled, backend="eager", dynamic=True), (X,)),
+    "compiled by a compiled function": (flambeau.compile(lambda x: flambeau.compile(doubled)(x)), (X,)),
 }
 
 
@@ -104,7 +193,7 @@ LEFT: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], str]] = {
     ),
     "script module": (torch.jit.trace(nn.Linear(4, 2), X), lambda y: y, "TorchScript"),
     "script function": (torch.jit.trace(lambda x: x + 1, (X,)), lambda y: y, "TorchScript"),
-    "transform": (torch.vmap(doubled), lambda y: y, "not captured"),
+    "disabled by torch": (torch.compiler.disable(doubled), lambda y: y, "disabled"),
     "disabled": (flambeau.compiler.disable(doubled), lambda y: y, "disabled"),
 }  # fmt: skip
 
@@ -128,3 +217,64 @@ def test_it_is_left_alone_and_told(name: str) -> None:
     assert words in found.not_captured and f"not captured: {found.not_captured}" in " ".join(str(found).split())
     if asyncio.iscoroutine(found.result):
         found.result.close()
+
+
+@contextlib.contextmanager
+def making_blocks(x: Tensor) -> Iterator[Tensor]:
+    yield x * 2
+
+
+WITHOUT_GRAPHS: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "getter of an attribute": (operator.attrgetter("mT"), "graph_break", "attrgetter"),
+    "caller of a method": (operator.methodcaller("sin"), "graph_break", "methodcaller"),
+    "getter of an item": (operator.itemgetter(0), "graph_break", "itemgetter"),
+    "function of Python in C": (len, "frame_in_python", "no tensor operation"),
+    "function that makes blocks": (making_blocks, "frame_skipped", "not looked at"),
+    "transform that is not modelled": (torch.func.functionalize(doubled), "graph_break", "cannot be traced"),
+}
+
+
+@pytest.mark.judges_itself
+@pytest.mark.parametrize("name", WITHOUT_GRAPHS)
+def test_what_gives_no_graph_says_so(name: str) -> None:
+    """In a line when it is called, and in `explain`."""
+    target, event, words = WITHOUT_GRAPHS[name]
+    stream = io.StringIO()
+    log.configure(log.parse("info"), stream)
+    try:
+        compiled = flambeau.compile(target)
+        compiled(X)
+    finally:
+        log.configure(log.LogSettings())
+    assert event in stream.getvalue()
+    assert words in str(flambeau.explain(target, measure=False)(X))
+
+
+@pytest.mark.judges_itself
+def test_a_call_without_a_frame_of_python_says_so_once() -> None:
+    """A result that was kept: nothing ran that could be captured. The next call with another argument is compiled."""
+    kept = functools.lru_cache(lambda n: torch.ones(n) * 2)
+    kept(3)
+    stream = io.StringIO()
+    log.configure(log.parse("info"), stream)
+    graphs: list[Any] = []
+    try:
+        compiled = flambeau.compile(kept, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)
+        for _ in range(3):
+            compiled(3)
+    finally:
+        log.configure(log.LogSettings())
+    (line,) = stream.getvalue().splitlines()
+    assert "nothing_captured" in line and "no function of Python ran" in line
+    assert "no function of Python ran" in flambeau.explain(kept, measure=False)(3).not_captured
+    assert not graphs
+    assert_same(compiled(4), torch.ones(4) * 2)
+    assert len(graphs) == 1
+
+
+def test_what_a_disabled_function_was_made_of_is_compiled() -> None:
+    """The mark is the wrapper's; under fullgraph a call of it is an error."""
+    left = flambeau.compiler.disable(doubled)
+    assert_same(flambeau.compile(lambda x: doubled(x) + 1, fullgraph=True)(X), doubled(X) + 1)
+    with pytest.raises(flambeau.errors.GraphBreakError, match="marked with disable"):
+        flambeau.compile(lambda x: left(x) + 1, fullgraph=True)(X)

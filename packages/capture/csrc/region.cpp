@@ -132,6 +132,23 @@ Target target_of(PyObject* callable) {
   return {reinterpret_cast<PyFunctionObject*>(call), callable};
 }
 
+// A call has ended, with `result`, in which nothing ran that was compiled: the handler tells so once, or raises where the region is strict.
+PyObject* nothing_ran(Region* region, ThreadState& state, PyObject* result) {
+  region->told_nothing = true;
+  SuspendedScope asking(state);
+  HookPaused unhooked;
+  PyObject* error = PyObject_CallMethod(region->handler, "nothing_ran", "O", region->callable);
+  if (error != nullptr && !region->strict) {
+    Py_DECREF(error);
+    return result;
+  }
+  Py_DECREF(result);
+  if (error == nullptr) return nullptr;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+  Py_DECREF(error);
+  return nullptr;
+}
+
 template <PyObject* (*kRunMatch)(Region*, CodeEntries&, PyFunctionObject*, const FrameView&, bool&)>
 PyObject* call_with(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Region* region = as_region(self);
@@ -160,16 +177,8 @@ PyObject* call_with(PyObject* self, PyObject* const* arguments, size_t flags, Py
   const auto runs = state.runs;
   PyObject* result = PyObject_Vectorcall(region->callable, arguments, flags, names);
   state.known_miss = nullptr;
-  if (region->strict && result != nullptr && state.runs == runs) {
-    Py_DECREF(result);
-    SuspendedScope asking(state);
-    PyObject* error = PyObject_CallMethod(region->handler, "nothing_ran", "O", region->callable);
-    if (error == nullptr) return nullptr;
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
-    Py_DECREF(error);
-    return nullptr;
-  }
-  return result;
+  if (result == nullptr || state.runs != runs || (!region->strict && region->told_nothing)) return result;
+  return nothing_ran(region, state, result);
 }
 
 PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {

@@ -207,6 +207,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
             config=settings.capture,
             observer=observer,
             around=around,
+            left=None if recorder is None else recorder.left_to_python,
             label=arguments["name"],
             shapes_spec=arguments["shapes_spec"],
             profile=profile_of(stages),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flambeau_capture.log import NO_FRAME
+
 from .compile import compile_recorded
 from .explanation import Explanation
 from .module import original_of
@@ -56,7 +58,7 @@ def explain(
             result,
             tuple(recorder.eager_graphs),
             tuple(recorder.cuda_graphs),
-            recorder.not_captured,
+            recorder.not_captured or _nothing_captured(recorder),
             tuple(recorder.repeats),
             tuple(recorder.frames),
             tuple(found.steps),
@@ -64,9 +66,17 @@ def explain(
             tuple(found.memory),
             tuple(found.notes),
             name_of(function),
+            tuple(recorder.left),
         )
 
     return run
+
+
+def _nothing_captured(recorder: Recorder) -> str:
+    """Why there is no frame to tell of, or ""."""
+    if recorder.frames:
+        return ""
+    return "the functions that ran are not looked at" if recorder.left else NO_FRAME
 
 
 def _measure_whole(

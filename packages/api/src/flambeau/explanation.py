@@ -69,6 +69,7 @@ class Explanation(Facts):
             "graphs": [asdict(graph) for graph in self.graphs],
             "breaks": [{**asdict(found), "excerpt": found.excerpt} for found in self.breaks],
             "frames": [asdict(frame) for frame in self.frames],
+            "left": [asdict(frame) for frame in self.left],
             "guards": [asdict(guard) for guard in self.guards],
             "programs": programs,
             "eager_graphs": list(self.eager_graphs),

@@ -14,6 +14,8 @@ from flambeau_capture.error_root import UserPosition
 from flambeau_runtime import Artifact
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     # Only a region with CUDA graphs loads what records them.
     from flambeau_runtime.graphs import GraphDecision
 
@@ -169,6 +171,7 @@ class Recorder:
     programs: list[ProgramRecord] = Factory(list)
     guards: list[GuardRecord] = Factory(list)
     frames: list[FrameRecord] = Factory(list)
+    left: list[FrameRecord] = Factory(list)
     seconds: dict[str, float] = Factory(dict)
     eager_graphs: list[str] = Factory(list)
     cuda_graphs: list[GraphDecision] = Factory(list)
@@ -181,6 +184,12 @@ class Recorder:
     watched: list[Any] = Factory(list)
     #: Compiled graphs with their constants, as `stack.py` has them.
     built: list[Any] = Factory(list)
+
+    def left_to_python(self, code: CodeType, reason: str) -> None:
+        """Count a function that is not looked at: a library's, a generator."""
+        self.left.append(
+            FrameRecord(code.co_qualname, code.co_filename, code.co_firstlineno, None, 0, (), reason, 0, 0.0)
+        )
 
     def ran_in_eager(self, reason: str) -> None:
         """Count a graph that runs in eager because it holds something that is not modelled."""

@@ -16,7 +16,7 @@ import torch
 from attrs import frozen
 from torch import fx, nn
 
-from flambeau_capture.hook import Disabled
+from flambeau_capture.hook import Disabled, Region
 from flambeau_capture.policy import Decision, decide
 
 Function = Callable[..., Any]
@@ -30,6 +30,8 @@ _IN_C = (
     torch._ops.OpOverload,
     torch._ops.OpOverloadPacket,
 )
+_WITH_FRAMES = (Region, functools._lru_cache_wrapper)
+"""Called in C, and they call a function of Python."""
 _SUSPENDING = (
     (inspect.iscoroutinefunction, "a coroutine function, whose body runs when it is awaited"),
     (inspect.isasyncgenfunction, "an asynchronous generator function, whose body runs when it is iterated"),
@@ -61,11 +63,14 @@ def target_of(model: Any) -> Target:
     for suspends, reason in _SUSPENDING:
         if suspends(called):
             return Target(model, reason)
-    if isinstance(inner, Disabled):
+    if isinstance(inner, Disabled) or getattr(inner, "_torchdynamo_disable", False):
         return Target(model, "marked as disabled")
     code = getattr(inner, "__code__", None)
     if code is not None and decide(code) is Decision.OPAQUE:
-        return Target(model, f"a function of {code.co_filename}, whose code is not captured")
+        # A wrapper of torch's, as `torch.vmap` and `checkpoint` give: what it is for, a call of it, is captured.
+        return Target(_framed(model))
+    if isinstance(called, types.WrapperDescriptorType) and not isinstance(inner, _WITH_FRAMES):
+        return Target(_framed(model))
     return Target(model)
 
 

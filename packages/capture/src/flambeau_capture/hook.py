@@ -53,7 +53,9 @@ def make_region(
 ) -> _C.Region:
     """A region around `callable`: same signature, name and docstring; `__wrapped__` is the callable itself, `label` the user's name for it."""
     options = config or Config()
-    region = _C.Region(callable, _Handler(callback, options), options.recompile_limit)
+    handler = _Handler(callback, options)
+    handler.was_asked = isinstance(callable, Disabled)  # who marked it knows
+    region = _C.Region(callable, handler, options.recompile_limit)
     functools.update_wrapper(region, callable, updated=())
     region.__wrapped__ = callable
     region.strict = options.fullgraph
@@ -93,13 +95,14 @@ class _Handler:
     or a tuple.
     """
 
-    __slots__ = ("callback", "config", "differences", "others")
+    __slots__ = ("callback", "config", "differences", "others", "was_asked")
 
     def __init__(self, callback: Callback, config: Config) -> None:
         self.callback = callback
         self.config = config
         self.differences: dict[CodeType, stance.Differences] = {}
         self.others: dict[int, _C.Region] = {}
+        self.was_asked = False
 
     def forget(self) -> None:
         """Forget what earlier compiles have learnt, entries under other backends included."""
@@ -131,6 +134,7 @@ class _Handler:
             return without_our_frames(error, keep=self.config.verbose)
 
     def ask(self, code: CodeType, *asked: Any) -> Any:
+        self.was_asked = True
         trees = asked[5]
         before = log.compile_id.set(log.id_of(code, len(trees)))
         try:
@@ -257,8 +261,11 @@ class _Handler:
         log.logger.warning(log.NESTED_TOO_DEEP, **log.place_of(code))
 
     def nothing_ran(self, callable: Callable[..., Any]) -> GraphBreakError:
-        """What is raised where a call of a region with `fullgraph` ended without having run anything that was compiled."""
+        """A call of a region ended without having run anything that was compiled: what is raised under `fullgraph`. Else it is told, where no frame
+        was asked about that tells why."""
         name = getattr(callable, "__qualname__", None) or class_qualname(type(callable))
+        if not (self.was_asked or self.config.fullgraph):
+            log.logger.info(log.NOTHING_CAPTURED, artifact="fallbacks", target=name, reason=log.NO_FRAME)
         return GraphBreakError(
             f"nothing of {name} was captured: its code runs in plain Python",
             hint="wrappers of torch and of the standard library, generators, coroutines and functions marked as disabled are not "

@@ -180,7 +180,6 @@ def disable(function: Any = None, recursive: bool = True, *, reason: str | None 
         return made
     if isinstance(function, hook.Region):
         return disable(function.callable, recursive, reason=reason)
-    replacements.disable(function, reason or "")
     wrapper = hook.call_disabled(function, recursive=recursive)
     replacements.disable(wrapper, reason or "")
     return wrapper

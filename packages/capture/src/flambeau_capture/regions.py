@@ -39,6 +39,8 @@ _MODULE_MACHINERY = frozenset(
     if inspect.isfunction(method) and name not in ("_wrapped_call_impl", "_call_impl")
 )
 """Methods of `nn.Module` itself: what they do to a module is replayed by calling them, so they are never compiled on their own."""
+Left = Callable[["CodeType", str], None]
+"""Told of a function that is not looked at: its code, why."""
 Around = Callable[[FrameInfo], AbstractContextManager[Any]]
 _SUSPENDS = 0x20 | 0x80 | 0x200
 _LEFT_TO_PYTHON = {
@@ -55,6 +57,7 @@ def make_region(
     observer: Callable[[CompileRecord], None] | None = None,
     label: str | None = None,
     around: Around | None = None,
+    left: Left | None = None,
     shapes_spec: Any = None,
     profile: Profile | None = None,
     **options: Any,
@@ -62,8 +65,8 @@ def make_region(
     """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
 
     `options` override fields of `config` (`fullgraph=True`, `dynamic=False`). `observer` is given what became of each compiled frame; each compile of
-    a frame runs inside of `around(frame)`. `label` is shown by ranges of torch's profiler. `shapes_spec` declares the shapes of the parameters
-    (`graph/declared_shapes.py`). `profile` has what other processes and ranks learnt about sizes.
+    a frame runs inside of `around(frame)`; `left` is told of functions that are not looked at. `label` is shown by ranges of torch's profiler.
+    `shapes_spec` declares the shapes of the parameters (`graph/declared_shapes.py`). `profile` has what other processes and ranks learnt about sizes.
     """
     settings = config if config is not None else Config.from_environment()
     if options:
@@ -71,9 +74,8 @@ def make_region(
     if settings.fullgraph:  # nothing could be left to plain Python
         settings = evolve(settings, capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
     declared = None if shapes_spec is None else DeclaredShapes(shapes_spec, function, hook.MODULE_CALL)
-    return hook.make_region(
-        function, _Callback(backend, settings, observer, around, declared, profile), settings, label
-    )
+    callback = _Callback(backend, settings, observer, around, declared, profile, left)
+    return hook.make_region(function, callback, settings, label)
 
 
 def _is_running(code: CodeType) -> bool:
@@ -95,6 +97,7 @@ class _Callback:
         around: Around | None = None,
         declared: DeclaredShapes | None = None,
         profile: Profile | None = None,
+        left: Left | None = None,
     ) -> None:
         self.backend = backend
         self.config = config
@@ -102,6 +105,7 @@ class _Callback:
         self.around = around
         self.declared = declared
         self.profile = profile
+        self.left = left
         self.dynamics: dict[CodeType, Dynamics] = {}
         self.raising = threading.local()
         self.met: set[CodeType] = set()
@@ -115,7 +119,7 @@ class _Callback:
 
     def compiled_by(self, backend: Backend) -> _Callback:
         """The same for another backend, with nothing learnt."""
-        return _Callback(backend, self.config, self.observer, self.around, self.declared, self.profile)
+        return _Callback(backend, self.config, self.observer, self.around, self.declared, self.profile, self.left)
 
     def __call__(self, info: FrameInfo) -> Answer:
         # Of a call that is left to plain Python because it raises, what it calls is part: with `fullgraph` it would be refused.
@@ -134,6 +138,8 @@ class _Callback:
             suspends = decision is Decision.TRACE
             reason = "a generator or coroutine runs as it is" if suspends else _LEFT_TO_PYTHON[decision]
             log.logger.info(log.FRAME_SKIPPED, artifact="fallbacks", **log.place_of(info.code), reason=reason)
+            if self.left is not None:
+                self.left(info.code, reason)
             return SkipAlways(recursive=decision is Decision.OPAQUE)
         if info.code in _MODULE_MACHINERY:
             return SkipAlways()

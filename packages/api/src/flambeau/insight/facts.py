@@ -37,6 +37,7 @@ class Facts:
         memory: peak bytes of each graph, planned beside eager.
         notes: what was not measured, and why.
         name: what was explained.
+        left: the functions that were not looked at and run in Python: those of libraries, generators.
     """
 
     graphs: tuple[GraphRecord, ...]
@@ -55,6 +56,7 @@ class Facts:
     memory: tuple[Memory, ...] = ()
     notes: tuple[str, ...] = ()
     name: str = ""
+    left: tuple[FrameRecord, ...] = ()
 
     # ---- the names of torch._dynamo.explain ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from .facts import Facts
 from .steps import Step
 
 _MOST_GUARDS = 8
+_MOST_LEFT = 6
 _MOST_KERNELS = 12
 
 
@@ -46,6 +47,7 @@ def parts_of(found: Facts, *, verbose: bool = False) -> list[Part]:
         _summary(found),
         _breaks(found),
         _frames(found),
+        _left(found, verbose),
         _elsewhere(found),
         kernels_part(found.kernels, most=None if verbose else _MOST_KERNELS),
         _speed(found),
@@ -98,6 +100,15 @@ def _frames(found: Facts) -> Part:
     return Part(
         "frames", "Functions", tuple(rows), ("function", "became"), note="Every function that was looked at, in order."
     )
+
+
+def _left(found: Facts, verbose: bool) -> Part:
+    told = list(dict.fromkeys((place_of(frame), frame.skipped) for frame in found.left))
+    shown = told if verbose else told[:_MOST_LEFT]
+    rows = [Row(row) for row in shown]
+    if len(told) > len(shown):
+        rows.append(Row(lines=(f"and {len(told) - len(shown)} more: text(verbose=True) shows them",)))
+    return Part("left", "Functions that were not looked at", tuple(rows), ("function", "why"))
 
 
 def place_of(frame: FrameRecord) -> str:
