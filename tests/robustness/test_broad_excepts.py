@@ -43,11 +43,11 @@ HANDLERS = {
     f"{_API}/trace/folders.py:_write_all": f"{_FOLDERS}test_nothing_is_left_of_inputs_that_could_not_be_written",
     f"{_API}/trace/session.py:spared": "packages/api/tests/trace/test_trace.py::test_what_goes_wrong_in_a_trace_spares_the_program",
     f"{_API}/stack.py:compile_stack": _FAULT,
-    f"{_API}/stack.py:_run_first_pass": "tests/surface/test_options.py::test_a_pass_that_fails_is_told",
+    f"{_API}/stack.py:_run_first_pass": "tests/surface/test_options_of_passes.py::test_a_pass_that_fails_is_told",
     f"{_INDUCTOR}/extensions/lowerings.py:_checked.rule": f"{_REGISTERED}test_what_fails_while_it_is_used_is_told",
     f"{_INDUCTOR}/extensions/decompositions.py:_told.run": f"{_REGISTERED}test_what_fails_while_it_is_used_is_told",
     f"{_INDUCTOR}/extensions/replacements.py:_told": f"{_REGISTERED}test_what_fails_while_it_is_used_is_told",
-    f"{_INDUCTOR}/passes/custom.py:run_custom": "tests/surface/test_options.py::test_a_pass_that_fails_is_told",
+    f"{_INDUCTOR}/passes/custom.py:run_custom": "tests/surface/test_options_of_passes.py::test_a_pass_that_fails_is_told",
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
     f"{_AUTOGRAD}/functional/predictions.py:corrected": _FAULT,
     f"{_AUTOGRAD}/joint/dispatch.py:dispatch_kept": (

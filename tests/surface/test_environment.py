@@ -67,7 +67,7 @@ MIRRORS: dict[str, tuple[str, str, Any]] = {
 @pytest.mark.parametrize("name", MIRRORS)
 @calls("environment", *MIRRORS)
 def test_a_variable_is_the_default_of_its_option(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """An assignment goes before it, and what a call is given before both; what the option does is seen in `test_options.py`."""
+    """An assignment goes before it, and what a call is given before both; what the option does is seen in `test_options*.py`."""
     option, text, value = MIRRORS[name]
     spec = OPTIONS[option]
     monkeypatch.setenv(f"FLAMBEAU_{name}", text)

@@ -62,6 +62,7 @@ OTHER = {
     "cache_key_tag": "other",
     "force_disable_caches": True,
     "cache_shared": True,
+    "force_cudagraph_gc": True,
 }
 """A value of each setting that is not its default."""
 

@@ -6,6 +6,7 @@ In: `options={...}`, assignments, environment variables. Out: `Config`. Every ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,12 +16,23 @@ from flambeau_runtime.option_fields import Condition, OptionRecord, option
 
 from .errors import InvalidOption
 
+
+def is_pattern(text: str) -> bool:
+    """Whether a text is a regular expression."""
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
+
+
 _NOT_NEGATIVE: Condition = (lambda value: value >= 0, "at least 0")
 _FUNCTION: Condition = (callable, "a function of an fx.Graph, or None")
 _SIZES: Condition = (
     lambda value: isinstance(value, list | tuple) and all(type(size) is int for size in value),
     "a list of numbers, or None",
 )
+_PATTERN: Condition = (is_pattern, "a regular expression")
 _THREADS: Condition = (lambda value: value == -1 or value >= 1, "at least 1, or -1")
 
 
@@ -176,6 +188,26 @@ class Config(OptionRecord):
     )
     log_file_name: str | None = option(
         None, "a file to which logs are written too", kind=str, key=False, variable=False
+    )
+    profile_bandwidth: bool = option(
+        False,
+        "print what bandwidth each kernel of a program reaches by itself, when it is loaded",
+        user=True,
+        key=False,
+    )
+    profile_bandwidth_regex: str = option(
+        "",
+        "the same of kernels alone whose names this regular expression is found in (1: all of them)",
+        user=True,
+        key=False,
+        accepts=_PATTERN,
+        variable="FLAMBEAU_PROFILE",
+    )
+    benchmark_kernel: bool = option(
+        False,
+        "keep each program in a file of the cache folder's `programs`, of which `flambeau kernels` times the kernels again",
+        user=True,
+        key=False,
     )
     disable: bool = option(False, "compile nothing: `flambeau.compile` returns what it was given", key=False)
     job_id: str | None = option(

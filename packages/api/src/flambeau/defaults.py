@@ -33,7 +33,7 @@ from .without_effect import OPTIONS as OPTIONS_WITHOUT_EFFECT
 from .without_effect import SETTINGS as SETTINGS_WITHOUT_EFFECT
 from .without_effect import is_accepted
 
-_OF_RUNTIME = ("cache_shared",)
+_OF_RUNTIME = ("cache_shared", "force_cudagraph_gc")
 
 
 def _settings() -> dict[str, str]:

@@ -6,6 +6,7 @@ with what the options want to see of each call around it. Options that are off l
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from flambeau_runtime.artifact import InputSpec
 from flambeau_runtime.cache import Store
 
 from .errors import NotFinite, NotRecorded
+from .log import logger
 from .options import Options
 from .records import Recorder
 from .stages import Stages
@@ -45,18 +47,36 @@ def load_program(
         "store": store,
         "threads": None if options["cpp.threads"] == -1 else options["cpp.threads"],
     }
+    _show(artifact, kind, options, stages)
     # What folding gives stays for many calls; what is recorded lies in memory that each call uses.
     if kind == "folding" or not stages.is_recorded(kind, options["triton.cudagraphs"]):
         run: Run = runtime.load(artifact, **how)
     else:
-        run = _load_graphed(artifact, kind, options, recorder, how)
+        run = _load_graphed(artifact, kind, options, stages, recorder, how)
     if options["nan_asserts"]:
         run = _held_to_numbers(run, kind)
     return run
 
 
+def _show(artifact: runtime.Artifact, kind: str, options: Options, stages: Stages) -> None:
+    """What the options want to see of a program's kernels."""
+    pattern = options["profile_bandwidth_regex"]
+    if not (options["benchmark_kernel"] or options["profile_bandwidth"] or pattern):
+        return
+    # Not at the top: most programs are not measured.
+    from .insight import kernel_benchmark
+
+    if options["benchmark_kernel"]:
+        path = kernel_benchmark.keep(artifact, kind, stages.runtime.folder() / "programs")
+        logger.info("program_kept", artifact="benchmarking", program=kind, path=str(path))
+    if options["profile_bandwidth"] or pattern:
+        times = kernel_benchmark.benchmark(artifact, "" if pattern == "1" else pattern)
+        if times:
+            sys.stderr.write(f"{kind} {artifact.digest[:16]}\n{kernel_benchmark.table(times)}\n")
+
+
 def _load_graphed(
-    artifact: runtime.Artifact, kind: str, options: Options, recorder: Recorder, how: dict[str, Any]
+    artifact: runtime.Artifact, kind: str, options: Options, stages: Stages, recorder: Recorder, how: dict[str, Any]
 ) -> Run:
     # Not at the top: most regions use no CUDA graphs.
     from flambeau_runtime import graphs
@@ -78,6 +98,7 @@ def _load_graphed(
         sizes_warned=options["triton.cudagraph_dynamic_shape_warn_limit"],
         capture_sizes=None if sizes is None else frozenset(sizes),
         splits=options["graph_partition"],
+        collects=stages.runtime.force_cudagraph_gc,
     )
     return graphs.load_graphed(artifact, name=kind, report=reporting(report), settings=settings, **how)
 

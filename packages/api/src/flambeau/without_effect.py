@@ -44,6 +44,10 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
             (False,),
             "no kernel has functions of larger error; numerics='fast' leaves out roundings between operations",
         ),
+        "trace.provenance_tracking_level": (
+            (0, 1, 2),
+            "kernels and nodes always know the lines, modules and operations that they come from, and a trace has them",
+        ),
         "debug": ((False,), _LOGS),
         "verbose_progress": ((False,), _LOGS),
         "comment_origin": ((False,), "the text of a program always names the user's lines"),

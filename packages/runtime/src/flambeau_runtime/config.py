@@ -67,6 +67,12 @@ class Config(OptionRecord):
     executor: str = option(
         "native", "which executor runs the program", user=True, key=False, choices=("native", "python")
     )
+    force_cudagraph_gc: bool = option(
+        False,
+        "run Python's collector before each recording of a CUDA graph, so that what is garbage holds no memory in it",
+        key=False,
+        variable="FLAMBEAU_CUDAGRAPH_GC",
+    )
     cuda_driver: str = option("libcuda.so.1", "the CUDA driver's library; read once a process", key=False)
 
     def folder(self) -> Path:

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "bisect": "Name the stage at fault in a script that fails.",
         "cache": "List, clear, export and import what is kept on disk.",
         "doctor": "Look at the surroundings: versions, compiler, GPU, cache.",
+        "kernels": "Time the kernels of a program again, with their bandwidth.",
         "minify": "Shrink a script that fails to a few operations.",
         "report": "Show what was compiled as a page, of a folder that FLAMBEAU_TRACE named.",
     }

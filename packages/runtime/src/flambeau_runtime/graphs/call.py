@@ -15,6 +15,7 @@ what is ready; every other call comes to ``RecordedProgram.miss``, which runs pl
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import warnings
@@ -297,6 +298,8 @@ class RecordedProgram:
     def _record(
         self, group: _Group, inputs: tuple[Any, ...], reason: str, copied_out: Skipped = frozenset()
     ) -> Recording:
+        if self.settings.collects:
+            gc.collect()
         tensors = [position for position, spec in enumerate(self.specs) if spec.kind == "tensor"]
         in_place = [position for position in tensors if self._in_place(position, inputs[position])]
         self._check_sharing(tensors, in_place, inputs)

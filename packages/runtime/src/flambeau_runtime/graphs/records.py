@@ -36,6 +36,7 @@ class GraphSettings:
         sizes_warned: a warning comes once where more sizes than this are recorded; None: only at the limit.
         capture_sizes: calls whose sizes that change are not all among these run plainly; None: any.
         splits: whether parts of a program are recorded where the whole cannot be.
+        collects: whether Python's collector runs before each recording.
         patience: calls in a row without use for a recording, after which no thought is given to further ones.
     """
 
@@ -55,6 +56,7 @@ class GraphSettings:
     sizes_warned: int | None = None
     capture_sizes: frozenset[int] | None = None
     splits: bool = True
+    collects: bool = False
     patience: int = 200
 
 
