@@ -217,9 +217,10 @@ def test_results_of_calls_are_held_to_what_was_predicted() -> None:
         return (columns(x) + x).sum(0)
 
     x = torch.randn(3, 5)
-    assert "hold t1 float32 [3, 5] strides [5, 1] on cpu from surface_options::columns" in program(
-        function, x
-    ).artifact.text()
+    assert (
+        "hold t1 float32 [3, 5] strides [5, 1] on cpu from surface_options::columns"
+        in program(function, x).artifact.text()
+    )
     explanation = flambeau.explain(function, measure=False, options={"size_asserts": False})(x)
     assert "hold" not in explanation.programs[0].artifact.text()
     assert not torch.allclose(explanation.result, function(x))

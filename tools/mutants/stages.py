@@ -155,8 +155,8 @@ STAGES = (
         (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
-        "extensions", (*_below(_INDUCTOR, "extensions/*.py"), *_below("api/src/flambeau", "extensions.py")), 4,
-        ("tests/surface/test_extensions.py",),
+        "extensions", (*_below(_INDUCTOR, "extensions/*.py"), *_below("api/src/flambeau", "extensions.py", "device_backends.py")), 4,
+        ("tests/surface/test_extensions.py", "tests/surface/test_devices.py"),
     ),
     Stage(
         "expressions", _below(_INDUCTOR, "expr/division.py", "expr/node.py", "expr/ranges.py", "expr/truth.py", "expr/rewrite.py",

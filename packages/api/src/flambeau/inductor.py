@@ -14,6 +14,14 @@ from .options import list_mode_options, list_options
 from .state import cudagraph_mark_step_begin
 
 if TYPE_CHECKING:
+    from .device_backends import (
+        Device,
+        DeviceInterface,
+        Language,
+        Writer,
+        register_backend_for_device,
+        register_interface_for_device,
+    )
     from .extensions import (
         Anything,
         Call,
@@ -39,31 +47,49 @@ __all__ = [
     "Call",
     "CompiledArtifact",
     "Constant",
+    "Device",
+    "DeviceInterface",
     "Editor",
     "Either",
+    "Language",
     "Like",
     "Loops",
     "Match",
     "Operand",
     "Registration",
     "Through",
+    "Writer",
     "call",
     "compile",
     "config",
     "cudagraph_mark_step_begin",
     "list_mode_options",
     "list_options",
+    "register_backend_for_device",
     "register_decomposition",
     "register_graph_pattern",
+    "register_interface_for_device",
     "register_lowering",
     "register_replacement",
     "standalone_compile",
 ]
 
 _OF_STANDALONE = frozenset(("CompiledArtifact", "compile", "standalone_compile"))
+_OF_DEVICES = frozenset(
+    (
+        "Device",
+        "DeviceInterface",
+        "Language",
+        "Writer",
+        "register_backend_for_device",
+        "register_interface_for_device",
+    )
+)
 _HERE = frozenset(("config", "cudagraph_mark_step_begin", "list_mode_options", "list_options"))
-_LOADED_LATER = dict.fromkeys(_OF_STANDALONE, ".standalone") | {
-    name: ".extensions" for name in __all__ if name not in _OF_STANDALONE | _HERE
+_LOADED_LATER = {
+    **{name: ".extensions" for name in __all__ if name not in _HERE},
+    **dict.fromkeys(_OF_STANDALONE, ".standalone"),
+    **dict.fromkeys(_OF_DEVICES, ".device_backends"),
 }
 """What needs the stages behind capture, which importing flambeau does not load, and where it is."""
 

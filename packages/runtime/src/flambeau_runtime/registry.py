@@ -36,6 +36,16 @@ class Registry(Generic[K, V]):
         finally:
             del self._records[key]
 
+    @contextmanager
+    def replaced(self, key: K, record: V) -> Iterator[V]:
+        """``record`` in the place of the one that ``key`` has, for the length of a block."""
+        before = self._records[key]
+        self._records[key] = record
+        try:
+            yield record
+        finally:
+            self._records[key] = before
+
     def get(self, key: K) -> V | None:
         """The record of a key, or None."""
         return self._records.get(key)

@@ -8,7 +8,7 @@ from .cuda import CUDA
 from .device import Device, Eager, Kernels, LastShares, Libraries, Reduced
 from .facts import H200, LAUNCH_SECONDS, Facts
 from .language import CPP, TRITON, Language
-from .registry import device_facts, device_of, has_backend, register, registered
+from .registry import device_facts, device_of, has_backend, register, registered, replaced
 from .tuning import AttentionShape, AttentionShapes, Tuning
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "has_backend",
     "register",
     "registered",
+    "replaced",
 ]

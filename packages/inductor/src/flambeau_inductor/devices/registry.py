@@ -31,6 +31,11 @@ def registered(device: Device) -> AbstractContextManager[Device]:
     return _DEVICES.registered(device.type, device)
 
 
+def replaced(device: Device) -> AbstractContextManager[Device]:
+    """``device`` in the place of the record that its type has, for the length of a block."""
+    return _DEVICES.replaced(device.type, device)
+
+
 def has_backend(place: torch.device) -> bool:
     """Whether kernels can be written for ``place``."""
     return _DEVICES.get(place.type) is not None
