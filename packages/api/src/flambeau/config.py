@@ -33,6 +33,10 @@ _SIZES: Condition = (
     "a list of numbers, or None",
 )
 _PATTERN: Condition = (is_pattern, "a regular expression")
+_DDP: Condition = (
+    lambda value: value in (True, False, "ddp_optimizer", "no_optimization"),
+    "True or 'ddp_optimizer', False or 'no_optimization' (reducers in Python need an engine that is compiled)",
+)
 _THREADS: Condition = (lambda value: value == -1 or value >= 1, "at least 1, or -1")
 
 
@@ -235,5 +239,13 @@ class Config(OptionRecord):
         "before each compile the ranks of a job tell each other their sizes: those in which they differ are symbolic for all of them",
         key=False,
         variable="FLAMBEAU_COMPILER_COLLECTIVES",
+    )
+    optimize_ddp: bool | str = option(
+        True,
+        "cut graphs under DistributedDataParallel where a bucket of gradients is full, so that it is reduced while the backward goes on",
+        key=False,
+        kind=object,
+        accepts=_DDP,
+        variable=False,
     )
     cache_key_tag: str = option("", "a word in the key of every compiled graph: with another, none of them is found")

@@ -48,6 +48,7 @@ ARTIFACTS: Mapping[str, str] = {
     "autotuning": "what was measured for each product, kernel and program, and what was chosen",
     "benchmarking": "each measurement: the program, and its seconds",
     "caching": "cache hits, misses and the reason of each miss",
+    "ddp_graphs": "into how many parts a graph under DistributedDataParallel is cut, and how many nodes each has",
     "cudagraphs": "what is recorded as a CUDA graph and what is not, with the reason",
     "cudagraph_static_inputs": "which inputs of each program stay where they are, so that a CUDA graph reads them there",
     "repeats": "calls of modules and regions that are alike and were compiled once",

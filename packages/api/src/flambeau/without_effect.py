@@ -144,6 +144,7 @@ SETTINGS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
             (True, False),
             "torch reads it nowhere any more; assume_static_by_default and automatic_dynamic_shapes say when sizes become symbolic",
         ),
+        "caching_precompile": ((False,), "of packages that compile ahead of time, which come later"),
         "compiled_autograd": (
             (False,),
             "a backward is compiled with its forward, or as part of a frame that calls it; hooks and sums of gradients in between are the engine's",
