@@ -305,6 +305,8 @@ LEFT_OUT = {
     "capture/src/flambeau_capture/guards/words.py": "guards in words",
     "api/src/flambeau/report/*.py": "pages about what was compiled",
     "api/src/flambeau/trace/*.py": "what is written about a compilation",
+    "api/src/flambeau/progress.py": "a line that is shown while something compiles",
+    "api/src/flambeau/status_line.py": "a line that is shown while something compiles",
     "autograd/src/flambeau_autograd/lifetimes.py": "numbers for reports",
     "capture/src/flambeau_capture/guards/cost.py": "numbers for reports",
     "inductor/src/flambeau_inductor/provenance.py": "names for reports",

@@ -18,6 +18,7 @@ import torch
 import flambeau_autograd
 import flambeau_capture
 
+from . import progress
 from .backends import (
     Backend,
     aot_eager,
@@ -198,12 +199,13 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
         logger.info("not_captured", artifact="fallbacks", target=name_of(model), reason=target.reason)
         if recorder is not None:
             recorder.not_captured = f"{name_of(model)} is {target.reason}"
-    observer, around = observer_of(recorder, arguments["name"]), None
+    observer = observer_of(recorder, arguments["name"])
     if trace is not None:
         # Not at the top: only what is traced needs it.
         from .trace.hooks import watching as traced
 
-        observer, around, backend = trace.observed(observer), trace.around, traced(backend, trace, arguments)
+        observer, backend = trace.observed(observer), traced(backend, trace, arguments)
+    around = progress.around(stages.api.progress, None if trace is None else trace.around)
     with user_errors():
         region = flambeau_capture.make_region(
             target.function,

@@ -190,6 +190,13 @@ class Config(OptionRecord):
         user=True,
         key=False,
     )
+    progress: bool | str = option(
+        "auto",
+        "a line on the terminal that says what a compile does: once it takes longer than a second, from the start, or never",
+        choices=("auto", True, False),
+        kind=bool,
+        key=False,
+    )
     log_file_name: str | None = option(
         None, "a file to which logs are written too", kind=str, key=False, variable=False
     )

@@ -82,6 +82,8 @@ def expected(attribute: Attribute[Any], value: Any) -> str:
         return ""
     if choices and not any(value == choice and type(value) is type(choice) for choice in choices):
         return " or ".join(map(repr, choices))
+    if choices and accepts is None:
+        return ""
     if not isinstance(value, (kind, int) if kind is float else kind) or (
         isinstance(value, bool) and kind not in (bool, object)
     ):
