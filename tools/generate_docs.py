@@ -38,9 +38,41 @@ def errors_page() -> str:
                 f"| {error.code} | `{error.__name__}` | {_cell(summary)} | {_cell(getattr(error, 'hint', ''))} |"
             )
     reasons = importlib.import_module("flambeau_capture.reasons").all_reasons()
-    lines += ["\n## Why a graph ends\n", "| code | because | hint |", "| --- | --- | --- |"]
+    lines += [
+        "\n## Why a graph ends\n",
+        "[By example](graph-breaks.md).\n",
+        "| code | because | hint |",
+        "| --- | --- | --- |",
+    ]
     lines += [f"| {r.code} | {_cell(r.explanation)} | {_cell(r.hint)} |" for r in reasons]
     return "\n".join(lines) + "\n"
+
+
+def breaks_page() -> str:
+    """Each reason for which a graph ends, with a program that shows it."""
+    examples = importlib.import_module("tests.surface.break_examples").EXAMPLES
+    reasons = importlib.import_module("flambeau_capture.reasons").all_reasons()
+    lines = [GENERATED, "# Why a graph ends, by example\n"]
+    lines += [
+        "A program that cannot be one graph runs in parts, and gives what eager gives: what ends a graph runs in Python in between. `flambeau.explain`, the log artifact "
+        "`graph_breaks` and the error of `fullgraph=True` name the code and the line. Each program below breaks for the reason that it stands under; all run as tests.\n"
+    ]
+    for reason in reasons:
+        example = examples[reason.code]
+        lines += [f"\n## {reason.code}\n", f"Because {reason.explanation}. What to do: {reason.hint}.\n"]
+        lines += ["```python", _source(example.program), "```"]
+        if example.settings:
+            told = ", ".join(f"`{name}={value!r}`" for name, value in example.settings.items())
+            lines.append(f"\nWith {told}.")
+        if example.instead is not None:
+            lines += ["\nThe same in one graph:\n", "```python", _source(example.instead), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _source(function: Callable[..., object]) -> str:
+    """A function as it is written, without what registers it."""
+    text = inspect.getsource(function)
+    return text[text.index("def ") :].rstrip()
 
 
 def options_page() -> str:
@@ -97,6 +129,7 @@ def environment_page() -> str:
 
 PAGES = {
     "docs/errors/README.md": errors_page,
+    "docs/errors/graph-breaks.md": breaks_page,
     "docs/guide/surface.md": surface_page,
     "docs/guide/options.md": options_page,
     "docs/guide/environment.md": environment_page,
