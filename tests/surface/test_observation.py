@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pstats
 import subprocess
 import sys
 import traceback
@@ -84,6 +85,28 @@ def test_arguments_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (given,) = torch.load(kept / "inputs.pt")
     assert torch.equal(given, torch.zeros(3))
     run(kept / "repro.py")
+
+
+@calls("environment", "COMPILE_CPROFILE")
+def test_a_compile_is_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a file that `pstats` reads; one that cannot be written spares the program."""
+    monkeypatch.setenv("FLAMBEAU_COMPILE_DEBUG_DIR", str(tmp_path / "in"))
+    monkeypatch.setenv("FLAMBEAU_COMPILE_CPROFILE", "1")
+    flambeau.compile(halved, backend="eager")(torch.ones(3))
+    (file,) = (tmp_path / "in").glob("*-halved-*.prof")
+    assert any(function == "capture_frame" for _, _, function in pstats.Stats(str(file)).stats)  # type: ignore[attr-defined]
+    monkeypatch.setenv("FLAMBEAU_COMPILE_DEBUG_DIR", str(file / "in"))
+    assert torch.equal(flambeau.compile(halved, backend="eager")(torch.zeros(3)), torch.zeros(3))
+
+
+@calls("environment", "OVERRIDE_BACKENDS")
+def test_other_backends_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of the one that the call names; a rule that no graph fits changes nothing."""
+    monkeypatch.setenv("FLAMBEAU_OVERRIDE_BACKENDS", ">=0:eager")
+    assert torch.equal(flambeau.compile(halved, backend=bad)(torch.zeros(3)), torch.zeros(3))
+    monkeypatch.setenv("FLAMBEAU_OVERRIDE_BACKENDS", ">1000000:eager")
+    with pytest.raises(BackendError, match="mine"):
+        flambeau.compile(halved, backend=bad)(torch.zeros(3))
 
 
 @calls("environment", "LOGS")

@@ -53,6 +53,7 @@ OTHER = {
     "aggressive_recomputation": True,
     "joint_graph_constant_folding": False,
     "disabled_joint_passes": "min_cut",
+    "compile_cprofile": True,
     "progress": False,
     "log_file_name": "log.txt",
     "enable_compiler_collectives": True,

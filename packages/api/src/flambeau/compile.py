@@ -11,6 +11,7 @@ import copyreg
 import functools
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import torch
@@ -205,7 +206,13 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
         from .trace.hooks import watching as traced
 
         observer, backend = trace.observed(observer), traced(backend, trace, arguments)
-    around = progress.around(stages.api.progress, None if trace is None else trace.around)
+    around = None if trace is None else trace.around
+    if stages.api.compile_cprofile:
+        # Not at the top: only those need the profiler who ask for it.
+        from .trace.profiles import profiled
+
+        around = profiled(Path(options["compile_debug_dir"]).absolute(), around)
+    around = progress.around(stages.api.progress, around)
     with user_errors():
         region = flambeau_capture.make_region(
             target.function,

@@ -190,6 +190,9 @@ class Config(OptionRecord):
         user=True,
         key=False,
     )
+    compile_cprofile: bool = option(
+        False, "profile each compile with cProfile, into a file of `compile_debug_dir`", key=False
+    )
     progress: bool | str = option(
         "auto",
         "a line on the terminal that says what a compile does: once it takes longer than a second, from the start, or never",

@@ -62,7 +62,7 @@ class Folders:
 
     def _make(self, compile_id: str, records: list[Record]) -> None:
         parent = self.folder / process_name("process")
-        name = _file_name(f"{compile_id.replace('/', '_')}-{records[0].get('function', '')}")
+        name = file_name(f"{compile_id.replace('/', '_')}-{records[0].get('function', '')}")
         place, number = parent / name, 1
         while place.exists():  # ids begin anew after a reset
             number += 1
@@ -98,7 +98,7 @@ class Folders:
                 logger.warning("debug_folder_not_written", folder=str(self.folder), reason=str(error))
 
 
-def _file_name(text: str) -> str:
+def file_name(text: str) -> str:
     """A function's name as one of a file: `f.<locals>.<lambda>` has letters that shells dislike."""
     return re.sub(r"[^\w.-]+", "_", text.replace("<locals>.", "")).strip("_")[:100]
 
