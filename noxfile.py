@@ -168,6 +168,13 @@ def mutants(session: nox.Session) -> None:
     session.run("python", "-m", "tools.mutants", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Seeded faults, whose stage `flambeau bisect` must name and whose program `flambeau minify` must shrink: `-- --jobs 2 --write` for the page."""
+    install(session, "api")
+    session.run("python", "-m", "tools.faults", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
 @nox.session(venv_backend="none")
 def gpu(session: nox.Session) -> None:
     """The tests that need a CUDA device, on the ambient Python: nothing is installed, native code is built in place."""

@@ -29,6 +29,7 @@ HANDLERS = {
     f"{_API}/debugging/trial.py:_quiet.ask": f"{_TRIAL}test_a_model_without_a_twin_in_float64_has_eager_as_its_judge",
     f"{_API}/debugging/trial.py:try_here": f"{_TRIAL}test_compile_calls_that_raise_are_crashes",
     f"{_API}/debugging/trial.py:run_script": f"{_TRIAL}test_scripts_of_this_process",
+    f"{_API}/debugging/trial.py:_serve": f"{_TRIAL}test_a_process_survives_its_children",
     f"{_API}/debugging/trial.py:_be_child": f"{_TRIAL}test_a_process_survives_its_children",
     f"{_API}/debugging/reduce.py:_values": f"{_TRIAL}test_a_candidate_that_eager_refuses_is_none",
     f"{_API}/debugging/bisect.py:bisect_here.test": f"{_TRIAL}test_an_exception_is_a_failure_in_this_process",

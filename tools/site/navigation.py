@@ -28,6 +28,7 @@ def on_config(config: Any) -> Any:
         {"Internals": _pages("internals")},
         {"Decisions": ["decisions/index.md", *_pages("decisions")]},
         {"Captured programs": ["captured-programs.md", "captured-architectures.md"]},
+        {"Seeded faults": ["seeded-faults.md"]},
         {"Repository": [*repository, {"Examples": [page_of(path) for path in sorted(EXAMPLES)]}]},
     ]
     return config

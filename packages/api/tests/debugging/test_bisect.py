@@ -98,6 +98,37 @@ def test_lowering_and_code_generation(loops: str, stage: str) -> None:
     assert found.detail == "operation 13 of its graph"
 
 
+@pytest.mark.parametrize(
+    ("value", "operation", "stage"),
+    [("fusion", 1, "fusion"), ("memory", 1, "memory plan"), ("lowering", 3, "code generation")],
+)
+def test_slow_programs(value: str, operation: int, stage: str) -> None:
+    """Backends that stop early are not asked: what they leave to eager is slow for reasons of its own."""
+
+    def test(environment: Mapping[str, str]) -> bool:
+        assert "eager" not in environment.get("FLAMBEAU_OVERRIDE_BACKENDS", "").removeprefix(">=1:eager")
+        for part in filter(None, environment.get("FLAMBEAU_DISABLED_PASSES", "").split(",")):
+            switch, _, count = part.partition(">")
+            if switch == value and (not count or int(count) < operation):
+                return True
+        return environment.get("FLAMBEAU_DISABLE") == "1"
+
+    assert bisect(test, slow=True).stage == stage
+
+
+def test_several_that_are_needed_together() -> None:
+    """Leaving out either is not enough: both are named, and what leaves out both is the setting."""
+
+    def test(environment: Mapping[str, str]) -> bool:
+        left_out = environment.get("FLAMBEAU_DISABLED_PASSES", "").split(",")
+        early = environment.get("FLAMBEAU_OVERRIDE_BACKENDS", "").startswith(">=0:")
+        return environment.get("FLAMBEAU_DISABLE") == "1" or early or {"fusion", "memory"} <= set(left_out)
+
+    found = bisect(test)
+    assert {"fusion", "memory plan"} <= set(found.stage.split(", "))
+    assert {"fusion", "memory"} <= set(found.setting["FLAMBEAU_DISABLED_PASSES"].split(","))
+
+
 def test_the_graph_is_named() -> None:
     assert _search(cured_by=("FLAMBEAU_EXECUTOR", "python"), graph=5).graph == 5
 

@@ -66,6 +66,17 @@ def test_constants_go_along() -> None:
     assert "self.held = torch.tensor([0.0, 1.0, 2.0]" in script(again, [x], "wrong")
 
 
+def test_functions_that_torch_makes_at_import_go_along() -> None:
+    """The pools are local functions, known by what torch.nn.functional calls them."""
+    gm = fx.symbolic_trace(lambda x: torch.nn.functional.max_pool2d(x, 2))
+    again, (x,) = unpack(pack(gm, [torch.randn(1, 1, 4, 4)]))
+    assert torch.equal(again(x), torch.nn.functional.max_pool2d(x, 2))
+    namespace: dict[str, object] = {"__name__": "repro"}
+    exec(script(again, [x], "wrong", backend="eager"), namespace)
+    model = namespace["Model"]
+    assert isinstance(model, type) and torch.equal(model()(x)[0], again(x)[0])
+
+
 def test_a_script_stands_alone(tmp_path: Path) -> None:
     """It runs, and says nothing where the compiled graph is right."""
     gm = fx.symbolic_trace(_program)

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
+from flambeau.debugging import trial
 from flambeau.debugging.bisect import bisect_here
 from flambeau.debugging.graphs import pack
 from flambeau.debugging.reduce import Candidate, reduced
-from flambeau.debugging.trial import Trials, check, judge, run_script, try_here
+from flambeau.debugging.trial import Process, Trials, check, judge, run_script, try_here
 
 
 class _Model(nn.Module):
@@ -60,7 +61,7 @@ def test_compile_calls_that_raise_are_crashes() -> None:
 
 
 def test_scripts_of_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for text, words in (("x = 1", "ok"), ("raise ValueError", "exit 1"), ("raise SystemExit(3)", "exit 3")):
+    for text, words in (("x = 1", "ok"), ("raise ValueError", "exit 1: ValueError"), ("raise SystemExit(3)", "exit 3")):
         file = tmp_path / "script.py"
         file.write_text(text)
         with pytest.MonkeyPatch.context() as patch:
@@ -70,20 +71,55 @@ def test_scripts_of_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_process_survives_its_children(tmp_path: Path) -> None:
-    """A crash, a hang and what cannot be tried are verdicts; the next trial goes on."""
+    """A crash, a hang and what cannot be tried are verdicts; the next trial goes on, also after a module that nobody can load."""
     scripts = {
         "good": "import sys; assert sys.argv[1:] == ['word']",
         "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
         "hang": "import time; time.sleep(60)",
         "leave": "import os; os._exit(4)",
+        "pretend": "import sys, types; sys.modules['torch.nowhere'] = types.ModuleType('torch.nowhere')",
     }
     for name, text in scripts.items():
         (tmp_path / f"{name}.py").write_text(text)
     with Trials(seconds=5) as process:
         found = {name: process.script(str(tmp_path / f"{name}.py"), ["word"], {}) for name in scripts}
         assert process.verdict(b"no graph").startswith("ok: cannot be tried")
-        assert process.count == 5
-    assert found == {"good": "ok", "crash": "signal 11", "hang": "hung", "leave": "crash: exit"}
+        assert process.count == 6
+    assert found == {"good": "ok", "crash": "signal 11", "hang": "hung", "leave": "crash: exit", "pretend": "ok"}
+
+
+def test_a_copy_of_this_process_tries_too(tmp_path: Path) -> None:
+    """Trials share it; each has its own environment, and folder to import from."""
+    (tmp_path / "neighbour.py").write_text("import os; word = os.environ['WORD']")
+    script = tmp_path / "elsewhere" / "script.py"
+    script.parent.mkdir()
+    script.write_text("import neighbour; raise SystemExit(neighbour.word != 'one')")
+    with Process(forked=True) as process:
+        for word, said in (("one", "ok"), ("two", "exit True")):
+            trials = Trials(seconds=60, process=process)
+            with trials:
+                assert trials.script(str(script), [], {"WORD": word}, str(tmp_path)) == said
+                assert trials.count == 1
+
+
+def test_slow_is_what_is_slow_at_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ratios, said in (((3.0, 2.0, 4.0), "slow: 2.00 times eager"), ((3.0, 1.1, 4.0), "ok")):
+        looks = iter(ratios)
+        monkeypatch.setattr(trial, "_ratio", lambda *given, looks=looks: next(looks))
+        assert judge(_Model(), _Model(), [torch.randn(4)], "slow") == said
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_both_are_timed(requires_grad: bool) -> None:
+    """With a backward where an input asks for one."""
+    calls: list[bool] = []
+
+    def counts(x: Tensor) -> Tensor:
+        calls.append(torch.is_grad_enabled())
+        return x.sin()
+
+    assert trial._ratio(_Model(), counts, [torch.randn(4, requires_grad=requires_grad)]) > 0
+    assert len(calls) >= 3 and calls[0] is requires_grad
 
 
 def test_a_candidate_that_eager_refuses_is_none() -> None:

@@ -19,18 +19,24 @@ import click
     is_flag=True,
     help="Compare every call with eager, where the script itself does not look at its results.",
 )
-def bisect(path: Path, words: tuple[str, ...], seconds: float, verify: bool) -> None:
+@click.option("--slow", is_flag=True, help="Take the first graph that is slower than eager: right is what is as fast.")
+def bisect(path: Path, words: tuple[str, ...], seconds: float, verify: bool, slow: bool) -> None:
     """Name the stage without which a script succeeds: its exit status says whether it does."""
     from ..debugging.bisect import bisect as search
-    from ..debugging.trial import Trials
+    from ..debugging.minify import slow_graph
+    from ..debugging.trial import Process, Trials
 
-    with Trials(seconds=seconds) as process:
+    with Process(forked=True) as process:
+        trials = Trials("slow" if slow else "any", seconds=seconds, process=process)
+        packed = slow_graph(path, words, trials, process) if slow else b""
 
         def test(environment: Mapping[str, str]) -> bool:
+            if slow:
+                return trials.verdict(packed, environment).startswith("ok")
             more = {"FLAMBEAU_VERIFY": "1,error"} if verify else {}
-            return process.script(str(path), words, {**more, **environment}) == "ok"
+            return trials.script(str(path), words, {**more, **environment}) == "ok"
 
-        found = search(test, lambda line: click.echo(f"  {line}", err=True))
+        found = search(test, lambda line: click.echo(f"  {line}", err=True), slow=slow)
     click.echo(str(found))
     if found.stage in ("nothing", "the program"):
         raise SystemExit(1)

@@ -19,12 +19,15 @@ import click
 def minify(path: Path, words: tuple[str, ...], slow: bool, arguments: str, seconds: float, out: Path) -> None:
     """Shrink what fails in a script, or a graph kept under FLAMBEAU_REPRO_AFTER, to a standalone script."""
     from ..debugging.minify import minify as shrink
+    from ..debugging.trial import Process
 
     try:
         given: dict[str, Any] = json.loads(arguments)
     except ValueError as error:
         raise click.ClickException(f"--arguments is no JSON: {error}") from None
-    made = shrink(path, what="slow" if slow else "any", words=words, arguments=given, seconds=seconds, tell=_tell)
+    with Process(forked=True) as process:
+        what = "slow" if slow else "any"
+        made = shrink(path, what=what, words=words, arguments=given, seconds=seconds, tell=_tell, process=process)
     out.write_text(made.script)
     click.echo(f"{made.before} operations became {made.operations} after {made.trials} trials: {made.verdict}")
     click.echo(f"written to {out}")

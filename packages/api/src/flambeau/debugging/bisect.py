@@ -1,15 +1,15 @@
 """Which stage is at fault: stages are left out one by one until the program is right.
 
 In: a test that says whether the program is right under some environment variables. Out: `Finding`: stage, pass or rule, which graph, which operation.
-From the outside in: first the backends that stop early say how far the program is right, then each stage behind is left out alone. The first without which the
-program is right is at fault (or made what another one cannot do).
+From the outside in: first the backends that stop early say how far the program is right; then the stages behind are left out, all at once and then by halves. The
+first without which the program is right is at fault (or made what another one cannot do).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from attrs import frozen
 
@@ -30,12 +30,14 @@ _AROUND: Mapping[str, Mapping[str, str]] = {
 }
 #: Stages of inductor behind its passes, from the outside in; see `flambeau_inductor.switches`.
 _STAGES = {
-    "launches": "autotuning",
-    "combining": "combining of launches",
-    "memory": "memory plan",
-    "generated_products": "generated products",
-    "splitting": "splitting of reductions",
+    "autotuning": "launches",
+    "combining of launches": "combining",
+    "memory plan": "memory",
+    "generated products": "generated_products",
+    "splitting of reductions": "splitting",
 }
+#: Stages made of many parts, and their kind in `flambeau_inductor.pipeline.switches`.
+_KINDS = {"joint passes": "joint", "passes": "pass"}
 
 
 @frozen
@@ -66,14 +68,15 @@ class Finding:
         return "\n".join(lines)
 
 
-def bisect(test: Test, tell: Callable[[str], None] = lambda words: None) -> Finding:
+def bisect(test: Test, tell: Callable[[str], None] = lambda words: None, *, slow: bool = False) -> Finding:
     """Name the stage at fault.
 
     Args:
         test: whether the program is right under these environment variables.
         tell: is given a line for each thing tried.
+        slow: right is what is as fast as eager. Backends that stop early say nothing then: what they leave to eager is in smaller pieces.
     """
-    return _Search(test, tell).run()
+    return _Search(test, tell, slow=slow).run()
 
 
 def bisect_here(function: Callable[[], bool], tell: Callable[[str], None] = lambda words: None) -> Finding:
@@ -106,9 +109,17 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def _together(changes: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Several changes of the environment as one: lists of names are joined."""
+    found: dict[str, str] = {}
+    for name, value in (item for each in changes for item in each.items()):
+        found[name] = f"{found[name]},{value}" if name == _PASSES and name in found else value
+    return found
+
+
 class _Search:
-    def __init__(self, test: Test, tell: Callable[[str], None]) -> None:
-        self._test, self._tell = test, tell
+    def __init__(self, test: Test, tell: Callable[[str], None], *, slow: bool = False) -> None:
+        self._test, self._tell, self._slow = test, tell, slow
         self._steps: list[tuple[str, bool]] = []
 
     def right(self, words: str, **changes: str) -> bool:
@@ -123,50 +134,56 @@ class _Search:
             return self._found("nothing")
         if not self.right("without flambeau", FLAMBEAU_DISABLE="1"):
             return self._found("the program")
-        for backend, stage in _BACKENDS.items():
+        for backend, stage in {} if self._slow else _BACKENDS.items():
             chosen = {OVERRIDE_BACKENDS: f">=0:{backend}"}
             if not self.right(f"with backend {backend}", **chosen):
                 return self._early(stage, chosen)
         graph = self._graph()
-        for stage, changes in _AROUND.items():
-            if self.right(f"without {stage}" if stage != "executor" else "with the executor in Python", **changes):
-                return self._found(stage, "", graph, changes)
-        for switch, stage in _STAGES.items():
-            if self.right(f"without {stage}", **{_PASSES: switch}):
-                return self._found(stage, "", graph, {_PASSES: switch})
-        return self._inside(graph)
+        left_out = self._left_out()
+        if not self.right("without all stages but lowering and code generation", **_together(left_out.values())):
+            return self._kernels(graph)
+        stage = self._one(left_out)
+        return self._stage(stage, left_out, graph)
 
     def _early(self, stage: str, chosen: Mapping[str, str]) -> Finding:
         """Of autograd, the pass; of what is done to joint graphs, the rewrite."""
         if stage == "decomposition":
             names = self._names("joint")
             if self.right("without joint passes", **chosen, **{_PASSES: ",".join(names)}):
-                name = self._one(names, chosen)
+                name = self._one({name: {_PASSES: name} for name in names}, chosen)
                 return self._found("joint passes", name, -1, {_PASSES: name})
-        if stage != "autograd":
+        if stage == "capture":
             return self._found(stage, "", -1, {})
         from flambeau_autograd.passes.runner import SWITCHES
 
         for name in SWITCHES:
             if self.right(f"without autograd's {name}", **chosen, **{_JOINT: name}):
-                return self._found(stage, name, -1, {_JOINT: name})
+                return self._found("autograd", name, -1, {_JOINT: name})
         return self._found(stage, "", -1, {})
 
-    def _inside(self, graph: int) -> Finding:
-        for kind, stage in (("joint", "joint passes"), ("pass", "passes")):
-            names = self._names(kind)
-            if self.right(f"without {stage}", **{_PASSES: ",".join(names)}):
-                name = self._one(names)
-                rules = self._rules(name) if kind == "pass" else []
-                return self._found(stage, self._one(rules) if rules else name, graph, {_PASSES: name})
-        if self.right("without fusion", **{_PASSES: "fusion"}):
-            return self._found("fusion", "", graph, {_PASSES: "fusion"})
+    def _left_out(self) -> dict[str, Mapping[str, str]]:
+        """Each stage that a program does without, with the variables that leave it out; from the outside in."""
+        found = {**_AROUND, **{stage: {_PASSES: switch} for stage, switch in _STAGES.items()}}
+        found |= {stage: {_PASSES: ",".join(self._names(kind))} for stage, kind in _KINDS.items()}
+        return {**found, "fusion": {_PASSES: "fusion"}}
+
+    def _stage(self, stage: str, left_out: Mapping[str, Mapping[str, str]], graph: int) -> Finding:
+        """Of a stage that has many parts, the one at fault."""
+        if stage not in _KINDS:
+            return self._found(stage, "", graph, _together(left_out[name] for name in stage.split(", ")))
+        name = self._one({name: {_PASSES: name} for name in self._names(_KINDS[stage])})
+        rules = {rule: {_PASSES: rule} for rule in self._rules(name)}
+        return self._found(stage, self._one(rules) if rules else name, graph, {_PASSES: name})
+
+    def _kernels(self, graph: int) -> Finding:
         if not self.right("without kernels", **{_PASSES: "lowering"}):
             for name in ("dead_code", "no_ops", "common_subexpressions", "dead_code_again", "min_cut"):
                 if self.right(f"without autograd's {name}", **{_JOINT: name}):
                     return self._found("autograd", name, graph, {_JOINT: name})
             return self._found("program", "library calls and the outer program", graph, {})
         at_fault = self._operation()
+        if self._slow:
+            return self._found("code generation", at_fault, graph, {_PASSES: "lowering"})
         if self.right("with the interpreter of the loop IR", **{OVERRIDE_BACKENDS: ">=0:loops"}):
             return self._found("code generation", at_fault, graph, {_PASSES: "lowering"})
         return self._found("lowering", at_fault, graph, {_PASSES: "lowering"})
@@ -176,15 +193,15 @@ class _Search:
 
         return [name for name, its in switches().items() if its == kind]
 
-    def _one(self, names: Sequence[str], chosen: Mapping[str, str] | None = None) -> str:
-        """The one of several without which the program is right; by halves."""
-        names = list(names)
+    def _one(self, parts: Mapping[str, Mapping[str, str]], chosen: Mapping[str, str] | None = None) -> str:
+        """The one of several without which the program is right, all of them being left out; by halves. The first, where each of several would do."""
+        names = list(parts)
         while len(names) > 1:
             half = names[: len(names) // 2]
             rest = names[len(names) // 2 :]
-            if self.right(f"without {', '.join(half)}", **{**(chosen or {}), _PASSES: ",".join(half)}):
+            if self.right(f"without {', '.join(half)}", **(chosen or {}), **_together(map(parts.__getitem__, half))):
                 names = half
-            elif self.right(f"without {', '.join(rest)}", **{**(chosen or {}), _PASSES: ",".join(rest)}):
+            elif self.right(f"without {', '.join(rest)}", **(chosen or {}), **_together(map(parts.__getitem__, rest))):
                 names = rest
             else:
                 return ", ".join(names)  # more than one is needed

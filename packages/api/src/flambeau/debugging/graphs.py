@@ -32,6 +32,17 @@ def _operator(name: str) -> Any:
     return attrgetter(name)(torch.ops)
 
 
+def _functional(name: str) -> Any:
+    return getattr(torch.nn.functional, name)
+
+
+def _name_in_functional(value: Any) -> str:
+    """What torch.nn.functional calls a function that it makes at import, as it does the pools; "" for any other."""
+    if "<locals>" not in getattr(value, "__qualname__", ""):
+        return ""
+    return next((name for name, bound in vars(torch.nn.functional).items() if bound is value), "")
+
+
 def _rebuilt(nodes: Sequence[tuple[Any, ...]], attributes: Mapping[str, Any]) -> fx.GraphModule:
     root = torch.nn.Module()
     for name, value in attributes.items():
@@ -72,6 +83,8 @@ class _Pickler(pickle.Pickler):
             return _operator, (f"{value.namespace}.{value._schema.name.partition('::')[2]}.{value._overloadname}",)
         if isinstance(value, OpOverloadPacket):
             return _operator, (value._qualified_op_name.replace("::", "."),)
+        if name := _name_in_functional(value):
+            return _functional, (name,)
         if isinstance(value, HigherOrderOperator):
             return _operator, (f"higher_order.{value.name()}",)
         if isinstance(value, fx.GraphModule):
@@ -158,6 +171,8 @@ def script(
         data: a file beside the script that has the inputs; without, they are written down or drawn.
     """
     lines = [f'"""{note or "A graph that flambeau compiled."}"""', "", "from __future__ import annotations", ""]
+    # A failure is to be raised, not run in eager.
+    lines += ["import os", "", 'os.environ.setdefault("FLAMBEAU_SUPPRESS_ERRORS", "0")', ""]
     lines += ["import torch", "", "import flambeau", "from flambeau.debugging.trial import check", ""]
     lines += sorted(set(filter(None, (_import(name, value) for name, value in _globals(gm).items()))))
     lines += ["", "", *_class_of("Model", gm)]
@@ -217,6 +232,8 @@ def _import(name: str, value: Any) -> str:
         return f'{name} = float("{value}")'
     if value is torch.device or isinstance(value, type):
         return f"from {value.__module__} import {value.__name__} as {name}"
+    if known := _name_in_functional(value):
+        return f"from torch.nn.functional import {known} as {name}"
     module, qualname = getattr(value, "__module__", None), getattr(value, "__name__", None)
     return f"from {module} import {qualname} as {name}" if module and qualname else f"{name} = {value!r}"
 

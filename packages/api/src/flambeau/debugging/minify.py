@@ -1,11 +1,13 @@
 """A small script that fails as a large program does.
 
 In: a script, or a folder that `repro.py` kept. Out: a standalone script in which nothing that was tried can be left out. The script runs once in a process of its
-own, which keeps the graph that fails; then smaller graphs are tried, each in a process.
+own, which keeps the graph that fails; then smaller graphs are tried, each in a process. Where no graph fails by itself (a guard is wrong, an effect is lost), the text of
+the script is made smaller instead, for as long as it is right without flambeau and fails in the same way with it.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +19,8 @@ from ..errors import UserError
 from .graphs import operations, pack, script, unpack
 from .reduce import Candidate, reduced
 from .repro import GRAPH
-from .trial import Trials
+from .sources import reduced_source
+from .trial import Process, Trials
 
 
 class NothingToMinify(UserError):
@@ -34,7 +37,7 @@ class Minified:
         script: the text of the standalone script.
         operations: calls in its graph, `before` of the whole one.
         verdict: how it fails.
-        trials: graphs that were tried.
+        trials: graphs, or runs of a script, that were tried.
     """
 
     script: str
@@ -51,12 +54,13 @@ def failing_graphs(
     *,
     seconds: float = 600.0,
     environment: Mapping[str, str] | None = None,
+    process: Process | None = None,
 ) -> list[Path]:
     """Run a script with graphs kept in `folder`; those that failed, the last first."""
     kept = {"FLAMBEAU_REPRO_AFTER": "dynamo", "FLAMBEAU_REPRO_LEVEL": "4", "FLAMBEAU_REPRO_DIR": str(folder)}
-    with Trials(seconds=seconds) as process:
+    with Trials(seconds=seconds, process=process) as trials:
         # However it ends: graphs that crashed or hung are kept as well.
-        process.script(str(path), words, {**kept, **(environment or {})})
+        trials.script(str(path), words, {**kept, **(environment or {})})
     found = [graph.parent for graph in folder.glob(f"*/{GRAPH}")]
     return sorted(found, key=lambda graph: graph.stat().st_mtime, reverse=True)
 
@@ -69,6 +73,7 @@ def minify(
     arguments: Mapping[str, Any] | None = None,
     seconds: float = 60.0,
     tell: Callable[[str], None] = lambda words: None,
+    process: Process | None = None,
 ) -> Minified:
     """Shrink what fails.
 
@@ -78,43 +83,56 @@ def minify(
         words: arguments of the script.
         arguments: of `flambeau.compile`.
         seconds: for one trial.
+        process: where trials are made; a new one without.
 
     Raises:
         NothingToMinify: nothing fails, or the graph alone does not.
     """
+    if process is None:
+        with Process() as own:
+            return minify(path, what=what, words=words, arguments=arguments, seconds=seconds, tell=tell, process=own)
+    trials = Trials(what, arguments, seconds=seconds, process=process)
     if path.is_dir():
         graphs = [path] if (path / GRAPH).exists() else [found.parent for found in sorted(path.glob(f"*/{GRAPH}"))]
-        return _first(path, graphs, what, arguments or {}, seconds, tell)
+        return _first(path, graphs, trials, tell)
     with tempfile.TemporaryDirectory(prefix="flambeau-minify-") as made:
         level = {"FLAMBEAU_REPRO_LEVEL": "3"} if what == "slow" else {}
-        graphs = failing_graphs(path, words, Path(made), environment=level)
-        return _first(path, graphs, what, arguments or {}, seconds, tell)
+        graphs = failing_graphs(path, words, Path(made), environment=level, process=process)
+        try:
+            return _first(path, graphs, trials, tell)
+        except NothingToMinify as error:
+            if what == "slow":
+                raise
+            tell(f"{error}: the script itself is shrunk")
+            return _shrunk_script(path, words, trials, tell)
 
 
-def _first(
-    path: Path,
-    graphs: Sequence[Path],
-    what: str,
-    arguments: Mapping[str, Any],
-    seconds: float,
-    tell: Callable[[str], None],
-) -> Minified:
+def slow_graph(path: Path, words: Sequence[str], trials: Trials, process: Process) -> bytes:
+    """The first graph of a script that is slower than eager, packed. Raises NothingToMinify where there is none."""
+    with tempfile.TemporaryDirectory(prefix="flambeau-slow-") as made:
+        environment = {"FLAMBEAU_REPRO_LEVEL": "3"}
+        graphs = failing_graphs(path, words, Path(made), environment=environment, process=process)
+        for graph in graphs:
+            packed = (graph / GRAPH).read_bytes()
+            if trials.verdict(packed).startswith("slow"):
+                return packed
+    raise NothingToMinify(f"{path}: none of {len(graphs)} graphs is slower than eager")
+
+
+def _first(path: Path, graphs: Sequence[Path], trials: Trials, tell: Callable[[str], None]) -> Minified:
     """The first of the graphs that fails by itself, shrunk."""
     if not graphs:
         raise NothingToMinify(f"{path}: no graph failed")
     for graph in graphs:
         gm, inputs = unpack((graph / GRAPH).read_bytes())
-        with Trials(what, arguments, seconds=seconds) as trials:
-            verdict = trials.verdict(pack(gm, inputs))
-            tell(f"{operations(gm)} operations: {verdict}")
-            if not verdict.startswith("ok"):
-                return _shrunk(Candidate(gm, tuple(inputs)), verdict, trials, what, arguments, tell)
+        verdict = trials.verdict(pack(gm, inputs))
+        tell(f"{operations(gm)} operations: {verdict}")
+        if not verdict.startswith("ok"):
+            return _shrunk(Candidate(gm, tuple(inputs)), verdict, trials, tell)
     raise NothingToMinify(f"{path}: {len(graphs)} graphs were kept, and none fails by itself")
 
 
-def _shrunk(
-    start: Candidate, verdict: str, trials: Trials, what: str, arguments: Mapping[str, Any], tell: Callable[[str], None]
-) -> Minified:
+def _shrunk(start: Candidate, verdict: str, trials: Trials, tell: Callable[[str], None]) -> Minified:
     last, tried = [verdict], dict[bytes, bool]()
     kind = _kind(verdict)
 
@@ -128,10 +146,40 @@ def _shrunk(
         return tried[packed]
 
     best = reduced(start, fails, tell)
-    check = "slow" if what == "slow" else "wrong" if kind == "wrong" else "crash"
+    check = "slow" if trials.what == "slow" else "wrong" if kind == "wrong" else "crash"
     note = f"Shrunk from {start.size} operations to {best.size} by `flambeau minify`.\n\n{last[0]}\n"
-    text = script(best.graph, best.inputs, check, note=note, **arguments)
+    text = script(best.graph, best.inputs, check, note=note, **trials.arguments)
     return Minified(text, best.size, start.size, last[0], trials.count)
+
+
+def _shrunk_script(path: Path, words: Sequence[str], trials: Trials, tell: Callable[[str], None]) -> Minified:
+    text, beside = path.read_text(), str(path.resolve().parent)
+    with tempfile.TemporaryDirectory(prefix="flambeau-minify-") as made:
+        file = Path(made) / path.name
+
+        def verdict(source: str) -> str:
+            """How it fails where it is right without flambeau, which is asked first: that takes less time."""
+            file.write_text(source)
+            plain = trials.script(str(file), words, {"FLAMBEAU_DISABLE": "1"}, beside)
+            return trials.script(str(file), words, {}, beside) if plain == "ok" else "ok"
+
+        def operations_of(source: str) -> int:
+            """Calls in all of its graphs."""
+            file.write_text(source)
+            folder = Path(made) / "graphs"
+            kept = {"FLAMBEAU_REPRO_AFTER": "dynamo", "FLAMBEAU_REPRO_LEVEL": "3", "FLAMBEAU_REPRO_DIR": str(folder)}
+            trials.script(str(file), words, kept, beside)
+            found = [operations(unpack(graph.read_bytes())[0]) for graph in folder.glob(f"*/{GRAPH}")]
+            shutil.rmtree(folder, ignore_errors=True)
+            return sum(found)
+
+        failure = verdict(text)
+        if failure == "ok":
+            raise NothingToMinify(f"{path}: it is as right with flambeau as without")
+        best = reduced_source(text, lambda source: verdict(source) == failure, tell)
+        before, after = operations_of(text), operations_of(best)
+        note = f'"""Shrunk from {before} operations to {after} by `flambeau minify`: {failure}."""\n\n'
+        return Minified(note + best, after, before, failure, trials.count)
 
 
 def _kind(verdict: str) -> str:

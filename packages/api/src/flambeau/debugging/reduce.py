@@ -6,7 +6,7 @@ An operation that is left out becomes an input that holds what eager computes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from .compare import copies
+from .delta import fewest
 
 
 @frozen
@@ -138,29 +139,19 @@ def _set_number(node: fx.Node, place: int) -> None:
 
 
 def _ddmin(names: Sequence[str], make: Callable[[Sequence[str]], Candidate | None], fails: Fails) -> Candidate | None:
-    """Zeller's ddmin over the names that are kept: the candidate of a set that fails, no part of which that was tried does; None for all."""
-    kept, best, parts = list(names), None, 2
-    while len(kept) > 1:
-        length = -(-len(kept) // parts)
-        chunks = [kept[at : at + length] for at in range(0, len(kept), length)]
-        for chosen in _choices(chunks):
-            tried = make(chosen)
-            if tried is not None and fails(tried):
-                kept, best = list(chosen), tried
-                parts = max(2, parts - 1) if len(chosen) > length else 2
-                break
-        else:
-            if length == 1:
-                break
-            parts = min(len(kept), 2 * parts)
+    """The candidate of the fewest names that fails; None for all."""
+    best: Candidate | None = None
+
+    def alone(chosen: Sequence[str]) -> bool:
+        nonlocal best
+        tried = make(chosen)
+        if tried is None or not fails(tried):
+            return False
+        best = tried
+        return True
+
+    fewest(names, alone)
     return best
-
-
-def _choices(chunks: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    yield from (list(chunk) for chunk in chunks)
-    if len(chunks) > 2:
-        for left in range(len(chunks)):
-            yield [name for at, chunk in enumerate(chunks) if at != left for name in chunk]
 
 
 # building

@@ -1,19 +1,19 @@
 """One graph tried: does it fail as the first did? Here, or in a process that may crash.
 
 In: a graph, its inputs, how to compile it. Out: a verdict: "ok", "wrong: …", "slow: …", "crash: …" or, of a process, "signal 11" or "hung".
-`Trials` keeps one process that has torch and flambeau loaded and forks one child a trial: a crash ends the child alone. The process itself
-computes nothing, so that a child may use threads and GPUs.
+`Process` is one that has torch and flambeau loaded and forks a child for each trial: a crash ends the child alone. The process itself
+computes nothing, so that a child may use threads and GPUs. It loads what children had to load, which takes longer than a compilation.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import runpy
 import select
 import signal
-import statistics
 import struct
 import subprocess
 import sys
@@ -21,7 +21,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import nn
@@ -29,8 +29,8 @@ from torch import nn
 from .compare import copies, difference, run, widened
 
 _LENGTH = struct.Struct("<Q")
-#: How much slower than eager counts as slow, and how long is timed.
-_SLOWER, _SECONDS = 1.2, 0.3
+#: How much slower than eager counts as slow, how long one look at that takes, and how many have to say so.
+_SLOWER, _SECONDS, _LOOKS = 1.2, 0.2, 3
 
 
 def judge(model: nn.Module, compiled: Callable[..., Any], inputs: Sequence[Any], what: str, **how: Any) -> str:
@@ -88,23 +88,32 @@ def _wide(model: nn.Module) -> Callable[..., Any]:
 
 
 def _slowness(model: nn.Module, compiled: Callable[..., Any], inputs: Sequence[Any]) -> str:
-    eager, ours = (_median(function, copies(inputs)) for function in (model, compiled))
-    return f"slow: {ours / eager:.2f} times eager" if ours > _SLOWER * eager else "ok"
+    """Slow is what is slow at every look: the machine has other work that may fall into one of them."""
+    least = float("inf")
+    for _ in range(_LOOKS):
+        least = min(least, _ratio(model, compiled, inputs))
+        if least <= _SLOWER:
+            return "ok"
+    return f"slow: {least:.2f} times eager"
 
 
-def _median(function: Callable[..., Any], inputs: Sequence[Any]) -> float:
+def _ratio(model: nn.Module, compiled: Callable[..., Any], inputs: Sequence[Any]) -> float:
+    """The shortest time of each, called in turn; with a backward where there are inputs for one."""
     cuda = any(isinstance(value, torch.Tensor) and value.is_cuda for value in inputs)
-    times: list[float] = []
-    with torch.no_grad():
-        function(*inputs)
-        end = time.perf_counter() + _SECONDS
-        while len(times) < 3 or time.perf_counter() < end:
-            start = time.perf_counter()
-            function(*inputs)
-            if cuda:
-                torch.cuda.synchronize()
-            times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    training = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+    shortest = [float("inf"), float("inf")]
+    given = [copies(inputs), copies(inputs)]
+    calls, end = 0, time.perf_counter() + _SECONDS
+    with contextlib.nullcontext() if training else torch.no_grad():
+        while calls < 3 or time.perf_counter() < end:
+            for place, function in enumerate((model, compiled)):
+                start = time.perf_counter()
+                _ = run(function, given[place]) if training else function(*given[place])
+                if cuda:
+                    torch.cuda.synchronize()
+                shortest[place] = min(shortest[place], time.perf_counter() - start)
+            calls += 1
+    return shortest[1] / shortest[0]
 
 
 def check(model: nn.Module, compiled: Callable[..., Any], inputs: Sequence[Any], what: str) -> None:
@@ -117,12 +126,19 @@ def check(model: nn.Module, compiled: Callable[..., Any], inputs: Sequence[Any],
         raise AssertionError(verdict)
 
 
-def try_here(packed: bytes, what: str, arguments: Mapping[str, Any], how: Mapping[str, Any]) -> str:
-    """Compile a packed graph in this process, call it, and judge."""
+def try_here(
+    packed: bytes,
+    what: str,
+    arguments: Mapping[str, Any],
+    how: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Compile a packed graph in this process, whose environment it changes, call it, and judge."""
     import flambeau
 
     from .graphs import unpack
 
+    os.environ.update(environment or {})
     gm, inputs = unpack(packed)
     try:
         compiled = flambeau.compile(gm, **arguments)
@@ -131,28 +147,96 @@ def try_here(packed: bytes, what: str, arguments: Mapping[str, Any], how: Mappin
     return judge(gm, compiled, inputs, what, **how)
 
 
-def run_script(path: str, words: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Run a script in this process, which it may change as it likes."""
+def run_script(path: str, words: Sequence[str], environment: Mapping[str, str], beside: str = "") -> str:
+    """Run a script in this process, which it may change as it likes, as if it lay in the folder `beside`."""
     os.environ.update(environment)
     sys.argv = [path, *words]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.path.insert(0, beside or os.path.dirname(os.path.abspath(path)))
     try:
         runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
         return "ok" if end.code in (None, 0) else f"exit {end.code}"
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
-        return "exit 1"
+        return f"exit 1: {_kind(error)}"
     return "ok"
 
 
+class Process:
+    """A process that runs jobs, each in a child of its own; a context manager.
+
+    Args:
+        environment: laid over this process's.
+        forked: it is this process's own child, which saves loading torch again: for processes that have computed nothing, whose threads and
+            devices a child would do without.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None, *, forked: bool = False) -> None:
+        changed = {"FLAMBEAU_SUPPRESS_ERRORS": "0", **(environment or {}), **_QUIET}
+        self._child: subprocess.Popen[bytes] | int
+        if forked:
+            self._child, self._jobs, self._answers = _forked(changed)
+            return
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", "from flambeau.debugging.trial import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **changed},
+        )
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._jobs, self._answers = self._child.stdin, self._child.stdout
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it."""
+        self._jobs.close()
+        self._answers.close()
+        if isinstance(self._child, int):
+            os.waitpid(self._child, 0)
+        else:
+            self._child.wait()
+
+    def ask(self, function: Callable[..., str], arguments: Sequence[Any], seconds: float) -> str:
+        """What a function answers in a child, which is stopped after `seconds`. Raises RuntimeError where the process has ended."""
+        job = pickle.dumps((function, arguments, seconds))
+        self._jobs.write(_LENGTH.pack(len(job)) + job)
+        self._jobs.flush()
+        size = self._answers.read(_LENGTH.size)
+        if len(size) < _LENGTH.size:
+            raise RuntimeError("the process that tries graphs has ended")
+        return self._answers.read(*_LENGTH.unpack(size)).decode()
+
+
+def _forked(environment: Mapping[str, str]) -> tuple[int, IO[bytes], IO[bytes]]:
+    jobs, answers = os.pipe(), os.pipe()
+    child = os.fork()
+    if child:
+        os.close(jobs[0])
+        os.close(answers[1])
+        return child, os.fdopen(jobs[1], "wb"), os.fdopen(answers[0], "rb")
+    os.close(jobs[1])
+    os.close(answers[0])
+    os.environ.update(environment)
+    try:
+        with os.fdopen(jobs[0], "rb") as given:
+            _serve(given, answers[1])
+    finally:
+        os._exit(0)  # nothing of the process that it is a copy of is to be ended here
+
+
 class Trials:
-    """A process that tries graphs and scripts, each in a child of its own; a context manager.
+    """Tries graphs and scripts, each in a child of a process; a context manager.
 
     Args:
         arguments: of `flambeau.compile`.
         seconds: after which a trial is stopped.
         environment: laid over this process's.
+        process: that of other trials, which stays open; a new one without.
     """
 
     def __init__(
@@ -163,44 +247,30 @@ class Trials:
         seconds: float = 60.0,
         environment: Mapping[str, str] | None = None,
         how: Mapping[str, Any] | None = None,
+        process: Process | None = None,
     ) -> None:
         self.what, self.arguments, self.seconds, self.how = what, dict(arguments or {}), seconds, dict(how or {})
         self.count = 0
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from flambeau.debugging.trial import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "FLAMBEAU_SUPPRESS_ERRORS": "0", **(environment or {}), **_QUIET},
-        )
+        self._is_shared = process is not None
+        self._process = process or Process(environment)
 
     def __enter__(self) -> Trials:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+        if not self._is_shared:
+            self._process.close()
 
-    def verdict(self, packed: bytes) -> str:
-        """The verdict on one packed graph."""
+    def verdict(self, packed: bytes, environment: Mapping[str, str] | None = None) -> str:
+        """The verdict on one packed graph; the environment is that of its trial alone."""
         self.count += 1
-        return self._ask(try_here, packed, self.what, self.arguments, self.how)
+        given = (packed, self.what, self.arguments, self.how, dict(environment or {}))
+        return self._process.ask(try_here, given, self.seconds)
 
-    def script(self, path: str, words: Sequence[str], environment: Mapping[str, str]) -> str:
-        """How a script ends: "ok", or "exit", a number; the environment is that of the script alone."""
+    def script(self, path: str, words: Sequence[str], environment: Mapping[str, str], beside: str = "") -> str:
+        """How a script ends: "ok", or "exit" and what it ended with; the environment is that of the script alone."""
         self.count += 1
-        return self._ask(run_script, path, tuple(words), dict(environment))
-
-    def _ask(self, function: Callable[..., str], *arguments: Any) -> str:
-        job = pickle.dumps((function, arguments, self.seconds))
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(_LENGTH.pack(len(job)) + job)
-        self._process.stdin.flush()
-        size = self._process.stdout.read(_LENGTH.size)
-        if len(size) < _LENGTH.size:
-            raise RuntimeError("the process that tries graphs has ended")
-        return self._process.stdout.read(*_LENGTH.unpack(size)).decode()
+        return self._process.ask(run_script, (path, tuple(words), dict(environment), beside), self.seconds)
 
 
 #: What the environment of a trial must not have: it would keep and judge graphs itself.
@@ -211,14 +281,33 @@ def serve() -> None:
     """The loop of the process: a job in, a verdict out."""
     import flambeau  # noqa: F401  (once, for every child)
 
-    given, answers = sys.stdin.buffer, os.dup(1)
+    answers = os.dup(1)
     os.dup2(2, 1)  # what a trial prints is no verdict
+    _serve(sys.stdin.buffer, answers)
+
+
+def _serve(given: IO[bytes], answers: int) -> None:
     while len(size := given.read(_LENGTH.size)) == _LENGTH.size:
-        words = _in_child(given.read(*_LENGTH.unpack(size))).encode()
+        verdict, modules = _in_child(given.read(*_LENGTH.unpack(size)))
+        words = verdict.encode()
         os.write(answers, _LENGTH.pack(len(words)) + words)
+        for name in modules:
+            # A module that cannot be loaded is a matter of the trials that need it.
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
 
 
-def _in_child(job: bytes) -> str:
+#: Packages whose modules the process loads for its children: none of the script's, which may do anything when they are loaded.
+_SHARED = frozenset({"torch", "numpy", "sympy", "mpmath", "triton", "attrs", "attr", "structlog", "rich", "flambeau"})
+
+
+def _is_shared(name: str) -> bool:
+    top = name.partition(".")[0]
+    return top in _SHARED or top.startswith("flambeau_") or top in sys.stdlib_module_names
+
+
+def _in_child(job: bytes) -> tuple[str, list[str]]:
+    """A child's verdict, and the modules that it had to load."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -232,8 +321,9 @@ def _in_child(job: bytes) -> str:
         os.killpg(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if text:
-        return text
-    return "hung" if late else f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "crash: exit"
+        verdict, *modules = text.split("\0")
+        return verdict, modules
+    return "hung" if late else f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "crash: exit", []
 
 
 def _read(pipe: int, seconds: float) -> tuple[str, bool]:
@@ -255,10 +345,13 @@ def _be_child(job: bytes, write: int) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.dup2(null, 1)
+    loaded = set(sys.modules)
     function, arguments, _ = pickle.loads(job)
     try:
         words = function(*arguments)
     except BaseException as error:
         words = f"ok: cannot be tried: {type(error).__name__}: {error}"
-    os.write(write, words.encode()[: 1 << 16])
+    modules = [name for name in tuple(sys.modules) if name not in loaded and _is_shared(name)]
+    with os.fdopen(write, "wb") as answer:
+        answer.write("\0".join([words[: 1 << 16].replace("\0", ""), *modules]).encode(errors="replace"))
     os._exit(0)

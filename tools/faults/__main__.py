@@ -1,0 +1,7 @@
+"""`python -m tools.faults`."""
+
+from __future__ import annotations
+
+from .run import main
+
+raise SystemExit(main())
