@@ -7,6 +7,8 @@ The native modules are built against the torch of that environment (`--no-build-
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from pathlib import Path
 
 import nox
@@ -31,6 +33,29 @@ SIBLINGS = {
 MATRIX = [("3.11", "2.13.0"), ("3.12", "2.11.0"), ("3.13", "2.15.0")]
 TORCH = "torch==2.13.0"
 TEST_REQUIREMENTS = ["-r", "tests/requirements.txt"]
+#: The quickest tests of a package that compile something, or come near.
+SMOKE = {
+    "runtime": "test_artifact.py",
+    "capture": "test_backends_and_breaks.py",
+    "autograd": "test_modules.py",
+    "inductor": "expr",
+    "api": "test_compile.py",
+}
+#: What drives the native modules most for its time.
+NATIVE_TESTS = [
+    "capture/tests/native/test_region.py",
+    "capture/tests/native/test_region_frames.py",
+    "capture/tests/native/test_region_guards.py",
+    "capture/tests/native/test_region_lifetime.py",
+    "capture/tests/guards/test_twins.py",
+    "autograd/tests/test_node.py",
+    "runtime/tests/test_differential.py",
+    "runtime/tests/test_memory.py",
+    "runtime/tests/test_linear.py",
+    "runtime/tests/test_subprograms.py",
+]
+#: vptr asks for type information that torch's libraries do not show.
+SANITIZERS = "-fsanitize=address,undefined -fno-sanitize=vptr -fno-omit-frame-pointer -g1 -O1"
 #: All tests, in one process a core: a worker takes up to 3 GiB.
 ALL_TESTS = ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal", "packages", "tests"]
 
@@ -81,6 +106,71 @@ def tests_package(session: nox.Session, package: str) -> None:
     install(session, package, editable=False)
     session.install(*TEST_REQUIREMENTS)
     pytest(session, "-m", "not slow and not gpu", f"packages/{package}/tests", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("package", list(PACKAGES), ids=list(PACKAGES))
+def packages(session: nox.Session, package: str) -> None:
+    """A package as others get it: the sdist, the wheel that is built of it, installed with what it declares, and its quickest tests."""
+    session.install(TORCH, "hatchling>=1.27", "build")
+    made = Path(session.create_tmp())
+    for old in made.glob("flambeau*"):
+        old.unlink()
+    for name in [*SIBLINGS[package], package]:
+        # Without `--wheel` or `--sdist` the wheel is built of the sdist.
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(made), f"packages/{name}")
+    session.install(*map(str, sorted(made.glob("*.whl"))))
+    session.run("python", "-m", "pip", "check")
+    session.run("python", "-I", "-c", f"import {PACKAGES[package]} as package; print(package.__file__)")
+    session.install(*TEST_REQUIREMENTS)
+    pytest(session, "-m", "not slow and not gpu", f"packages/{package}/tests/{SMOKE[package]}", *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """The oldest versions of the pure dependencies that the packages allow (the oldest torch is in `matrix`), under the tests that use most of them."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS)
+    session.install(*sorted({oldest for name in PACKAGES for oldest in oldest_versions(name)}))
+    files = [f"packages/api/tests/{name}" for name in ("cli", "report", "test_explanations.py", "test_log.py")]
+    pytest(
+        session, "-m", "not slow and not gpu", *(session.posargs or [*files, "packages/runtime/tests/test_artifact.py"])
+    )
+
+
+def oldest_versions(package: str) -> list[str]:
+    """The requirements of a package on libraries of Python alone, each at its lowest version."""
+    project = tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text())["project"]
+    bounds = [re.match(r"([\w-]+)>=([\w.]+)", requirement) for requirement in project["dependencies"]]
+    return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound and not bound[1].startswith(("torch", "flambeau"))]
+
+
+@nox.session
+def sanitize(session: nox.Session) -> None:
+    """The native modules, built with AddressSanitizer and UndefinedBehaviorSanitizer, under the tests that drive them."""
+    session.env["FLAMBEAU_NATIVE_FLAGS"] = SANITIZERS
+    # Not in place: other sessions would find these modules in the tree.
+    install(session, "runtime", "capture", "autograd", editable=False)
+    session.install(*TEST_REQUIREMENTS)
+    libraries = [
+        str(session.run("g++", f"-print-file-name=lib{name}.so", external=True, silent=True)).strip()
+        for name in ("asan", "ubsan")
+    ]
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "-m",
+        "not slow and not gpu",
+        *(session.posargs or [f"packages/{name}" for name in NATIVE_TESTS]),
+        env={
+            "LD_PRELOAD": " ".join(libraries),
+            # Python keeps objects to the end of the process. A report of either ends it.
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+            "OMP_NUM_THREADS": "1",
+        },
+    )
 
 
 @nox.session
