@@ -19,7 +19,6 @@ _SHARED_CACHE = (
 )
 _SCHEDULER = "the schedule is made of records of our own, not of torch's scheduler nodes; a pass on graphs is post_grad_custom_post_pass"
 _LOGS = "FLAMBEAU_LOGS says what is printed: fusion, output_code, autotuning"
-_NUMBERS = "kernels compute as eager does: they divide by the rounded quotient, keep what is denormal, and call the accurate functions"
 
 OPTIONS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
     {
@@ -37,9 +36,15 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
         ),
         "cudagraph_policy": ((None,), "the options `triton.cudagraph_*` say what is recorded"),
         "align_random_eager": (_ANY_WAY, "random numbers equal eager's in any event, in fused kernels too"),
-        "eager_numerics.division_rounding": (_ANY_WAY, _NUMBERS),
-        "eager_numerics.disable_ftz": (_ANY_WAY, _NUMBERS),
-        "eager_numerics.use_pytorch_libdevice": (_ANY_WAY, _NUMBERS),
+        "eager_numerics.division_rounding": (_ANY_WAY, "quotients are rounded as eager's in any event"),
+        "eager_numerics.disable_ftz": (
+            (False,),
+            "sums, products, quotients and roots keep what is denormal; functions such as exp give 0 for results below 2**-126",
+        ),
+        "eager_numerics.use_pytorch_libdevice": (
+            (False,),
+            "functions are those of Triton's libdevice, and our own of like accuracy; the CUDA toolkit's are not read",
+        ),
         "use_fast_math": (
             (False,),
             "no kernel has functions of larger error; numerics='fast' leaves out roundings between operations",
@@ -123,7 +128,10 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
             "kernels for aligned memory are launched where it is aligned; there is nothing to assert",
         ),
         "scalar_asserts": ((True,), "numbers are checked wherever the program relies on them"),
-        "assert_indirect_indexing": ((True,), "an index out of range is eager's error in any event"),
+        "assert_indirect_indexing": (
+            (True,),
+            "an index out of range is eager's error in any event, on a GPU the kernel's assertion",
+        ),
         "cuda_backend": (("triton",), "kernels for CUDA are written in Triton"),
         "xpu_backend": (("triton",), "there are no kernels for that device; a language and a device can be registered"),
         "tpu_backend": (("pallas",), "there are no kernels for that device; a language and a device can be registered"),
@@ -174,7 +182,10 @@ SETTINGS: Mapping[str, tuple[tuple[Any, ...], str]] = MappingProxyType(
             (True, False),
             "saved tensors are let go of as the backward reads them, unless the graph is retained",
         ),
-        "functionalize_rng_ops": (_ANY_WAY, "random state is explicit in a compiled graph in any event"),
+        "functionalize_rng_ops": (
+            _ANY_WAY,
+            "random numbers equal eager's in any event: calls in eager's order, or kernels that read and advance its generator",
+        ),
         "view_replay_for_aliased_outputs": (
             (True, False),
             "results that are views are replayed as eager's views in any event",
