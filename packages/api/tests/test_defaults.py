@@ -65,6 +65,10 @@ OTHER = {
     "force_disable_caches": True,
     "cache_shared": True,
     "force_cudagraph_gc": True,
+    "reorderable_logging_functions": frozenset({print}),
+    "optimize_ddp": False,
+    "cudagraphs_forward": False,
+    "cudagraphs_backward": True,
 }
 """A value of each setting that is not its default."""
 
@@ -149,7 +153,7 @@ def test_patches_are_not_seen_by_other_threads() -> None:
         ("cache_shared", "yes", InvalidOption),
         ("guard_filter_fn", 3, InvalidOption),
         ("recompile_limits", 3, UnknownName),
-        ("optimize_ddp", False, NotHereYet),
+        ("backward_pass_autocast", "off", NotHereYet),
     ],
 )
 def test_wrong_names_and_values_are_errors(name: str, value: object, error: type[Exception]) -> None:
