@@ -127,12 +127,24 @@ def environment_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def documented_page() -> str:
+    """What torch.compile's documentation says, with the program that shows it."""
+    facts = importlib.import_module("tests.documented.facts")
+    lines = [GENERATED, "# Programs of torch.compile's documentation\n"]
+    lines += [
+        "What the public documentation of torch.compile says, each as a small program of our own in `tests/documented/programs`, written under torch's names. The tests run "
+        "it with the names replaced, as [the page on coming from torch.compile](migration.md) has them; `python -m tests.documented torch` runs it under torch.compile itself.\n"
+    ]
+    return "\n".join(lines) + "\n" + str(facts.page())
+
+
 PAGES = {
     "docs/errors/README.md": errors_page,
     "docs/errors/graph-breaks.md": breaks_page,
     "docs/guide/surface.md": surface_page,
     "docs/guide/options.md": options_page,
     "docs/guide/environment.md": environment_page,
+    "docs/guide/documented-programs.md": documented_page,
 }
 
 

@@ -19,10 +19,18 @@ _WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
 
 _REGISTERED = "tests/surface/test_extensions.py::"
 _TRIAL, _VERIFY = ("packages/api/tests/debugging/" + name for name in ("test_trial.py::", "test_verify.py::"))
+_CLI = "packages/api/tests/cli/"
 _FOLDERS = "packages/api/tests/trace/test_folders.py::"
 
 #: Module and function -> the test that fails where the handler swallows what it should not, or hands on what it should keep.
 HANDLERS = {
+    f"{_API}/cli/programs.py:run_script": f"{_CLI}test_explain.py::test_scripts_that_fail",
+    f"{_API}/cli/programs.py:_module": f"{_CLI}test_explain.py::test_scripts_that_fail",
+    f"{_API}/cli/programs.py:made_by": f"{_CLI}test_bench.py::test_bad_input",
+    f"{_API}/cli/explain.py:_explained": f"{_CLI}test_explain.py::test_bad_input",
+    f"{_API}/cli/contestant.py:_call": f"{_CLI}test_bench.py::test_bad_input",
+    f"{_API}/cli/contestant.py:answer": f"{_CLI}test_bench.py::test_an_engine_that_fails",
+    f"{_API}/cli/doctor.py:small_compile": f"{_CLI}test_doctor.py::test_a_compile_that_fails",
     f"{_API}/explain.py:_measure_whole": "packages/api/tests/test_explanations.py::test_a_call_that_raises_the_second_time_is_a_note",
     f"{_API}/insight/measure.py:measured": "packages/api/tests/test_explanations.py::test_a_graph_that_raises_when_it_is_run_again_is_a_note",
     f"{_API}/debugging/trial.py:judge": f"{_TRIAL}test_verdicts",

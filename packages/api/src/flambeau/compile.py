@@ -10,7 +10,8 @@ import contextlib
 import copyreg
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -55,6 +56,8 @@ _OF_ANY_BACKEND = (
     "save_args",
 )
 """Options that say what is done around a backend, whatever it is."""
+_EVERY: ContextVar[Callable[[Any], Recorder] | None] = ContextVar("flambeau_every_compile", default=None)
+"""Gives a recorder for each function or module that is compiled, while a program is explained."""
 
 
 def _corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
@@ -151,11 +154,22 @@ def compile(
     }
     if model is None:
         return functools.partial(compile, **arguments, disable=disable)
+    recorder_of = _EVERY.get()
     try:
-        return _compile(model, arguments, None, disable=disable)
+        return _compile(model, arguments, recorder_of and recorder_of(model), disable=disable)
     except FlambeauError as error:
         without_our_frames(error, keep=is_verbose())
         raise
+
+
+@contextlib.contextmanager
+def every_compile_recorded(recorder_of: Callable[[Any], Recorder]) -> Iterator[None]:
+    """In the block, what `compile` makes tells the recorder that `recorder_of` gives for the function or module."""
+    before = _EVERY.set(recorder_of)
+    try:
+        yield
+    finally:
+        _EVERY.reset(before)
 
 
 def compile_recorded(model: Any, recorder: Recorder, **arguments: Any) -> Any:

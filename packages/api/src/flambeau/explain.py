@@ -14,7 +14,7 @@ import torch
 
 from flambeau_capture.log import NO_FRAME
 
-from .compile import compile_recorded
+from .compile import compile_recorded, every_compile_recorded
 from .explanation import Explanation
 from .module import original_of
 from .records import Recorder
@@ -49,25 +49,7 @@ def explain(
         found = measured(recorder.watched, backward=backward, measure=measure)
         if measure:
             _measure_whole(original_of(function), compiled, args, kwargs, recorder, found)
-        return Explanation(
-            tuple(recorder.graphs),
-            tuple(recorder.breaks),
-            tuple(recorder.programs),
-            tuple(recorder.guards),
-            dict(recorder.seconds),
-            result,
-            tuple(recorder.eager_graphs),
-            tuple(recorder.cuda_graphs),
-            recorder.not_captured or _nothing_captured(recorder),
-            tuple(recorder.repeats),
-            tuple(recorder.frames),
-            tuple(found.steps),
-            tuple(found.speeds),
-            tuple(found.memory),
-            tuple(found.notes),
-            name_of(function),
-            tuple(recorder.left),
-        )
+        return _explanation(recorder, found, result, name_of(function))
 
     return run
 
@@ -77,6 +59,52 @@ def _nothing_captured(recorder: Recorder) -> str:
     if recorder.frames:
         return ""
     return "the functions that ran are not looked at" if recorder.left else NO_FRAME
+
+
+def explain_program(program: Callable[[], Any], *, measure: bool = True, backward: bool = True) -> list[Explanation]:
+    """Run a program once, and say what happened to each function and module that it compiles: those that were called, in the order of their compile calls.
+
+    Args:
+        program: runs it. What compiles in a thread that it starts is not seen.
+        measure, backward: as for `explain`; graphs are run again when the program is done.
+    """
+    recorders: list[tuple[str, Recorder]] = []
+
+    def recorder_of(model: Any) -> Recorder:
+        recorders.append((name_of(model), Recorder()))
+        return recorders[-1][1]
+
+    with every_compile_recorded(recorder_of):
+        program()
+    from .insight.measure import measured
+
+    return [
+        _explanation(recorder, measured(recorder.watched, backward=backward, measure=measure), None, name)
+        for name, recorder in recorders
+        if recorder.frames or recorder.left or recorder.not_captured
+    ]
+
+
+def _explanation(recorder: Recorder, found: Measured, result: Any, name: str) -> Explanation:
+    return Explanation(
+        tuple(recorder.graphs),
+        tuple(recorder.breaks),
+        tuple(recorder.programs),
+        tuple(recorder.guards),
+        dict(recorder.seconds),
+        result,
+        tuple(recorder.eager_graphs),
+        tuple(recorder.cuda_graphs),
+        recorder.not_captured or _nothing_captured(recorder),
+        tuple(recorder.repeats),
+        tuple(recorder.frames),
+        tuple(found.steps),
+        tuple(found.speeds),
+        tuple(found.memory),
+        tuple(found.notes),
+        name,
+        tuple(recorder.left),
+    )
 
 
 def _measure_whole(

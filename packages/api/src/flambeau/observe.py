@@ -18,7 +18,7 @@ from flambeau_capture.guards.words import sentence
 
 from .accounting import note_compile
 from .log import Deferred, logger
-from .records import BreakReason, FrameRecord, GraphRecord, GuardRecord, Recorder
+from .records import BreakReason, FrameRecord, GraphRecord, GuardRecord, Recorder, UserFrame
 from .tables import graph_sizes, graph_table
 
 _TEXTS: Mapping[str, Callable[[fx.GraphModule], str]] = {
@@ -77,7 +77,8 @@ def _op_name(node: fx.Node) -> str:
 
 def _break_reason(found: BreakRecord) -> BreakReason:
     place = found.file, found.line, found.function
-    return BreakReason(*place, found.code, found.reason, found.hint, found.column, found.end_column, found.stack)
+    stack = tuple(UserFrame(*frame) for frame in found.stack)
+    return BreakReason(*place, found.code, found.reason, found.hint, found.column, found.end_column, stack)
 
 
 def _guard_record(guard: GuardSpec) -> GuardRecord:

@@ -5,8 +5,9 @@ In: what the stages report while they work (`Recorder`). Out: frozen records, of
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import Factory, define, frozen
 
@@ -20,6 +21,23 @@ if TYPE_CHECKING:
     from flambeau_runtime.graphs import GraphDecision
 
 
+class UserFrame(NamedTuple):
+    """A frame of the user's, with the names that `traceback.FrameSummary` has for its parts.
+
+    Attributes:
+        filename, lineno, name: the file, the line that runs, and the function.
+    """
+
+    filename: str
+    lineno: int
+    name: str
+
+    @property
+    def line(self) -> str:
+        """The text of the line, without its indent."""
+        return linecache.getline(self.filename, self.lineno).strip()
+
+
 @frozen
 class BreakReason:
     """Why a graph ended.
@@ -30,7 +48,7 @@ class BreakReason:
         reason: one sentence.
         hint: what to do about it.
         column, end_column: the expression in its line, in bytes; None where that is not known.
-        user_stack: the user's frames, outermost first, as `(file, line, function)`.
+        user_stack: the user's frames, outermost first.
     """
 
     file: str
@@ -41,7 +59,7 @@ class BreakReason:
     hint: str
     column: int | None = None
     end_column: int | None = None
-    user_stack: tuple[tuple[str, int, str], ...] = ()
+    user_stack: tuple[UserFrame, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}: [{self.code}] {self.reason}\n    hint: {self.hint}"

@@ -44,7 +44,7 @@ def test_version() -> None:
 
 def test_unknown_command_names_the_nearest() -> None:
     done = CliRunner().invoke(main, ["docter"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert len(done.output.splitlines()) == 1
     assert "did you mean 'doctor'?" in done.output
 
@@ -54,7 +54,7 @@ def test_wrong_bundle_is_one_line(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.bin"
     wrong.write_text("no bundle\n")
     done = CliRunner().invoke(main, ["cache", "import", str(wrong)])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert isinstance(done.exception, SystemExit)
     assert done.output.startswith(f"Error: {wrong}: this is not a cache bundle")
     assert len(done.output.splitlines()) == 1
@@ -62,6 +62,6 @@ def test_wrong_bundle_is_one_line(tmp_path: Path) -> None:
 
 def test_unwritable_file_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["cache", "export", str(tmp_path / "absent" / "file")])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert len(done.output.splitlines()) == 1
     assert "absent" in done.output

@@ -11,6 +11,8 @@ import click
 
 from flambeau_runtime.cache import default_store
 
+from .failures import BadInput
+
 
 @click.group()
 def cache() -> None:
@@ -48,5 +50,5 @@ def import_(file: Path) -> None:
     try:
         added = len(default_store().import_bundle(file.read_bytes()))
     except ValueError as error:
-        raise click.ClickException(f"{file}: {error}") from None
+        raise BadInput(f"{file}: {error}") from None
     click.echo(f"{added} entries added")

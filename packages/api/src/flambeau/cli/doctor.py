@@ -1,40 +1,273 @@
-"""`flambeau doctor`: what flambeau finds around itself.
+"""`flambeau doctor`: what flambeau finds around itself, whether it compiles here, and what to do where it does not.
 
-In: this machine. Out: a line for each of Python, torch, processor, GPU, cache and compiler; exit status 1 where something is missing.
+In: this machine. Out: a line for each of Python, torch, triton, devices, compiler, cache, and for a small compile on every device; exit status 1 where something fails.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import linecache
 import os
+import platform
+import subprocess
 import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import torch
+from attrs import frozen
+from rich.console import Console
+from rich.text import Text
 
+from flambeau_runtime import accelerators
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
+from ..compat import PYTHON_RANGE, TORCH_RANGE
+from .failures import one_line
+
+_MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "fails": ("!!", "bold red")}
+_LITTLE_BYTES = 1 << 30
+_FILE = "<flambeau doctor>"
+_SMALL = """def small(x):
+    return (torch.tanh(x) * x.sum(-1, keepdim=True)).sum()
+"""
+
+
+@frozen
+class Finding:
+    """One line.
+
+    Attributes:
+        what: what was looked at.
+        state: "ok"; "note" for what works without; "fails".
+        found: a version, a name, what went wrong.
+        remedy: what to do about it; empty where nothing is to be done.
+    """
+
+    what: str
+    state: str
+    found: str
+    remedy: str = ""
+
 
 @click.command()
 def doctor() -> None:
-    """Look at the surroundings: versions, compiler, processor, threads, GPU, cache folder."""
-    click.echo(f"python    {sys.version.split()[0]}")
-    click.echo(f"torch     {torch.__version__}, {torch.get_num_threads()} threads")
-    click.echo(f"processor {torch.backends.cpu.get_cpu_capability()}")
-    click.echo(f"gpu       {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
-    folder = default_store().folder
-    writable = folder is not None and os.access(_existing(folder), os.W_OK)
-    click.echo(f"cache     {folder} ({'writable' if writable else 'not writable: entries stay in memory'})")
+    """Look at the surroundings, and compile something small on every device; where something fails, say what to do."""
+    console = Console(highlight=False, soft_wrap=True)
+    failed = 0
+    for finding in findings():
+        mark, style = _MARKS[finding.state]
+        console.print(Text.assemble((f"{mark} ", style), (f"{finding.what:9} ", "bold"), finding.found))
+        if finding.remedy:
+            console.print(Text(f"             {finding.remedy}", style="dim"))
+        failed += finding.state == "fails"
+    if failed:
+        raise SystemExit(1)
+
+
+def findings() -> Iterator[Finding]:
+    """Everything, in the order in which it is shown; what takes long comes as it is found."""
+    yield python()
+    yield torchs()
+    yield Finding("processor", "ok", f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads")
+    yield triton()
+    yield from gpus()
+    yield compiler()
+    yield cache()
+    for device in devices():
+        yield small_compile(device)
+
+
+def python() -> Finding:
+    """The interpreter."""
+    found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    low, high = PYTHON_RANGE
+    if platform.python_implementation() == "CPython" and low <= sys.version_info[:2] <= high:
+        return Finding("python", "ok", found)
+    return Finding(
+        "python",
+        "fails",
+        found,
+        f"flambeau runs on CPython {low[0]}.{low[1]} to {high[0]}.{high[1]}: make a virtual environment with one of these",
+    )
+
+
+def torchs() -> Finding:
+    """torch."""
+    low, high = TORCH_RANGE
+    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "for CPUs"
+    found = f"{torch.__version__}, built {built}"
+    if low <= (major, minor) <= high:
+        return Finding("torch", "ok", found)
+    return Finding("torch", "fails", found, f"pip install 'torch>={low[0]}.{low[1]},<{high[0]}.{high[1] + 1}'")
+
+
+def triton() -> Finding:
+    """What compiles kernels for GPUs."""
     try:
-        click.echo(f"compiler  {find_toolchain().version}")
+        return Finding("triton", "ok", importlib.metadata.version("triton"))
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    if torch.cuda.is_available():
+        return Finding(
+            "triton",
+            "fails",
+            "not installed",
+            "pip install 'flambeau[triton]': without it everything on a GPU runs in eager",
+        )
+    return Finding("triton", "note", "not installed; it is needed on a GPU alone")
+
+
+def gpus() -> Iterator[Finding]:
+    """CUDA devices and their driver."""
+    driver = _driver()
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            found = torch.cuda.get_device_properties(number)
+            told = f"cuda:{number} {found.name}, compute capability {found.major}.{found.minor}, {found.total_memory / 2**30:.0f} GiB"
+            yield Finding("gpu", "ok", f"{told}, driver {driver or 'unknown'}")
+    elif not driver:
+        yield Finding("gpu", "note", "none: no NVIDIA driver answers")
+    elif torch.version.cuda is None:
+        yield Finding(
+            "gpu",
+            "fails",
+            f"there is one (driver {driver}), but this torch is built for CPUs",
+            "install torch for CUDA: https://pytorch.org/get-started/locally",
+        )
+    else:
+        yield Finding("gpu", "fails", f"torch for CUDA {torch.version.cuda} does not see it (driver {driver}); CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES')!r}",
+                      "unset CUDA_VISIBLE_DEVICES, or update the driver to one for this CUDA")  # fmt: skip
+
+
+def _driver() -> str:
+    """The version of NVIDIA's driver, or ""."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else ""
+
+
+def compiler() -> Finding:
+    """What compiles kernels for CPUs."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = find_toolchain()
     except CompilerUnavailable as error:
-        click.echo(f"compiler  {error}")
-        raise SystemExit(1) from None
+        return Finding(
+            "compiler",
+            "fails",
+            error.message,
+            "install g++ or clang++ (Debian: apt-get install g++), or name one in CXX",
+        )
+    return Finding("compiler", "ok", f"{found.version} ({found.command[0]})")
+
+
+def cache() -> Finding:
+    """The folder in which compiled code is kept."""
+    folder = default_store().folder
+    if folder is None:
+        return Finding("cache", "note", "none: caches are switched off, every process compiles anew")
+    existing = _existing(folder)
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError:
+        return Finding(
+            "cache",
+            "fails",
+            f"{folder} cannot be written to: every process compiles anew",
+            "name a folder of yours in FLAMBEAU_CACHE_DIR",
+        )
+    status = os.statvfs(existing)
+    free = status.f_bavail * status.f_frsize
+    if free < _LITTLE_BYTES:
+        return Finding(
+            "cache",
+            "note",
+            f"{folder}, {free / 2**20:.0f} MiB free there",
+            "`flambeau cache clear` empties it; FLAMBEAU_CACHE_DIR moves it",
+        )
+    return Finding("cache", "ok", f"{folder}, {free / 2**30:.0f} GiB free there")
 
 
 def _existing(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
     return folder
+
+
+def devices() -> list[str]:
+    """The CPU, and every device of the kinds that flambeau knows."""
+    found = ["cpu"]
+    for kind in accelerators.known():
+        if kind.is_available():
+            count = torch.cuda.device_count() if kind.type == "cuda" else 1
+            found += [f"{kind.type}:{number}" for number in range(count)]
+    return found
+
+
+def small_compile(device: str) -> Finding:
+    """Compile a function without caches, run it forward and backward, and compare with eager."""
+    from ..compiler import config, reset
+    from ..explain import explain
+
+    what, function = "compile", _program()
+    x = torch.linspace(-2, 2, 64, device=device).reshape(8, 8).requires_grad_()
+    try:
+        with config.patch(suppress_errors=False):
+            found = explain(function, measure=False, options={"force_disable_caches": True})(x)
+            found.result.backward()
+        wrong = _wrong(function, x, found.result)
+    except Exception as error:
+        return Finding(what, "fails", f"on {device}: {type(error).__name__}: {one_line(error)}", _remedy(device))
+    finally:
+        reset()
+    kernels = sum(program.kernels for program in found.programs)
+    seconds = sum(found.seconds.values())
+    if wrong:
+        return Finding(what, "fails", f"on {device}: {wrong}", _remedy(device))
+    if found.eager_graphs or not kernels:
+        reason = next(iter(found.eager_graphs), found.not_captured or "no kernel was made of it")
+        return Finding(what, "fails", f"on {device}: it runs in eager: {reason}", _remedy(device))
+    return Finding(what, "ok", f"on {device}: {kernels} kernels in {seconds:.1f} s, results and gradients as in eager")
+
+
+def _program() -> Callable[[torch.Tensor], torch.Tensor]:
+    """The function that is compiled, in a file of its own: flambeau's own code is never captured."""
+    linecache.cache[_FILE] = (len(_SMALL), None, _SMALL.splitlines(keepends=True), _FILE)
+    names: dict[str, Any] = {"__name__": "doctor", "torch": torch}
+    exec(compile(_SMALL, _FILE, "exec"), names)
+    function: Callable[[torch.Tensor], torch.Tensor] = names["small"]
+    return function
+
+
+def _wrong(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, result: Any) -> str:
+    gradient, x.grad = x.grad, None
+    expected = function(x)
+    expected.backward()
+    for name, ours, theirs in (("the result", result, expected), ("the gradient", gradient, x.grad)):
+        if ours is None or theirs is None or not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
+            return f"{name} is not eager's"
+    return ""
+
+
+def _remedy(device: str) -> str:
+    if device == "cpu":
+        return "FLAMBEAU_LOGS=+flambeau shows what was done; a compiler that cannot compile needs its headers (Debian: libc6-dev)"
+    return "FLAMBEAU_LOGS=+flambeau shows what was done; docs/guide/gpu.md says what has to be installed"

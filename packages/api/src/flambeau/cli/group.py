@@ -1,6 +1,7 @@
 """The group of all commands: which there are, where each lies, and what an error looks like.
 
-In: a command line. Out: the command's output. Help and version load no command; an error is one line, with a traceback only under `FLAMBEAU_VERBOSE=1`.
+In: a command line. Out: the command's output. Help and version load no command; an error is one line and exit status 2 where what was given is at
+fault, 1 where something else is; with a traceback only under `FLAMBEAU_VERBOSE=1`.
 To add a command: a module beside this one with a click command named as the module, and a row in `COMMANDS`.
 """
 
@@ -14,15 +15,20 @@ from typing import Any
 
 import click
 
+from flambeau_capture import InternalError
+
 from .. import __version__
 from ..errors import FlambeauError, UnknownName
+from .failures import BadInput, one_line
 
 #: Command -> what `flambeau --help` says of it. The module of that name beside this one has the command.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "bench": "Time a model in eager, under flambeau's modes and under torch.compile.",
         "bisect": "Name the stage at fault in a script that fails.",
         "cache": "List, clear, export and import what is kept on disk.",
-        "doctor": "Look at the surroundings: versions, compiler, GPU, cache.",
+        "doctor": "Look at the surroundings and compile something small on every device.",
+        "explain": "Run a script or a function, and say what was compiled of it.",
         "kernels": "Time the kernels of a program again, with their bandwidth.",
         "minify": "Shrink a script that fails to a few operations.",
         "report": "Show what was compiled as a page, of a folder that FLAMBEAU_TRACE named.",
@@ -59,13 +65,8 @@ class _Commands(click.Group):
         except (FlambeauError, OSError) as error:
             if os.environ.get("FLAMBEAU_VERBOSE") == "1":
                 raise
-            raise click.ClickException(one_line(error)) from None
-
-
-def one_line(error: BaseException) -> str:
-    """What went wrong, without a traceback."""
-    words = str(error).strip() or type(error).__name__
-    return "; ".join(line.strip() for line in words.splitlines() if line.strip())
+            ours = isinstance(error, InternalError)
+            raise (click.ClickException if ours else BadInput)(one_line(error)) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

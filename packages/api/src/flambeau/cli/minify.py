@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from .failures import BadInput
+
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
@@ -24,7 +26,7 @@ def minify(path: Path, words: tuple[str, ...], slow: bool, arguments: str, secon
     try:
         given: dict[str, Any] = json.loads(arguments)
     except ValueError as error:
-        raise click.ClickException(f"--arguments is no JSON: {error}") from None
+        raise BadInput(f"--arguments is no JSON: {error}") from None
     with Process(forked=True) as process:
         what = "slow" if slow else "any"
         made = shrink(path, what=what, words=words, arguments=given, seconds=seconds, tell=_tell, process=process)

@@ -1,0 +1,154 @@
+"""`flambeau bench`: a model in eager, under flambeau's modes and under torch.compile, side by side.
+
+In: `model.py:make`, where `make()` returns `(model, args)` or `(model, args, kwargs)`. Out: a table, on request a picture (SVG) and JSON. Each engine runs in a process of its
+own with empty caches, one after the other (`contestant.py`); a first call that takes the caches of the user is `--warm`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .bench_picture import bytes_text, picture, seconds_text
+from .failures import BadInput
+
+_NAMES = ("eager", "torch.compile", "flambeau")
+_ON_CPU = "eager,torch.compile,flambeau,flambeau/max-autotune-no-cudagraphs"
+_ON_GPU = "eager,torch.compile,torch.compile/reduce-overhead,flambeau,flambeau/reduce-overhead,flambeau/max-autotune"
+_CACHES = {"FLAMBEAU_CACHE_DIR": "flambeau", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+
+
+@click.command()
+@click.argument("target", metavar="MODEL.py:MAKE")
+@click.option(
+    "--engines",
+    help="NAME or NAME/MODE with commas between: eager, torch.compile, flambeau, flambeau/reduce-overhead, …",
+)
+@click.option("--train", is_flag=True, help="With the backward of the sum of the results.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Of timing, each engine.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=900.0,
+    show_default=True,
+    help="Seconds for the process of one engine.",
+)
+@click.option("--warm", is_flag=True, help="Use the caches that are there, in the place of empty ones.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Also a picture, FILE.svg.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on standard output, in the place of the table.")
+def bench(
+    target: str,
+    engines: str | None,
+    train: bool,
+    seconds: float,
+    timeout: float,
+    warm: bool,
+    save: Path | None,
+    as_json: bool,
+) -> None:
+    """Time what MAKE returns, (model, args) or (model, args, kwargs), under every engine.
+
+    The spread is the distance of the quartiles: beyond some 10% the machine was not quiet. Memory is the peak of one call: on a GPU with parameters, on a
+    CPU what the call allocates. What differs is the result from eager's, relative to its largest number.
+    """
+    chosen = _engines(engines)
+    if save is not None and (save.suffix != ".svg" or not save.absolute().parent.is_dir()):
+        raise BadInput(f"--save takes a name that ends with .svg in a folder that exists, not {str(save)!r}")
+    console = Console(stderr=True)
+    rows: list[dict[str, Any]] = []
+    for number, engine in enumerate(chosen, 1):
+        with console.status(f"{engine} ({number} of {len(chosen)})") if console.is_terminal else ExitStack():
+            request = {"target": target, "engine": engine, "train": train, "seconds": seconds}
+            rows.append({"engine": engine, **_answer(request, timeout, warm)})
+        if "bad" in rows[-1]:
+            raise BadInput(rows[-1]["bad"])
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+    else:
+        Console().print(table(rows))
+        for row in rows:
+            if "error" in row:
+                click.echo(f"{row['engine']}: {row['error']}", err=True)
+    if save is not None:
+        save.write_text(picture(f"{target}{', training' if train else ''}", rows), encoding="utf-8")
+        click.echo(str(save), err=True)
+    if any("error" in row for row in rows):
+        raise SystemExit(1)
+
+
+def _engines(given: str | None) -> list[str]:
+    if given is None:
+        import torch
+
+        given = _ON_GPU if torch.cuda.is_available() else _ON_CPU
+    chosen = [name.strip() for name in given.split(",") if name.strip()]
+    if not chosen:
+        raise BadInput("--engines names none")
+    from ..options import list_mode_options
+
+    for engine in chosen:
+        name, _, mode = engine.partition("/")
+        if name not in _NAMES:
+            raise BadInput(f"unknown engine {name!r}; there are: {', '.join(_NAMES)}")
+        if mode and (name == "eager" or mode not in list_mode_options()):
+            raise BadInput(
+                f"unknown mode {mode!r} of {name}; there are: {', '.join(list_mode_options())}, none for eager"
+            )
+    return chosen
+
+
+def _answer(request: dict[str, Any], timeout: float, warm: bool) -> dict[str, Any]:
+    """What a process of its own says."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {} if warm else {name: str(Path(folder) / part) for name, part in _CACHES.items()}
+        command = [sys.executable, "-m", "flambeau.cli.contestant", json.dumps(request)]
+        try:
+            done = subprocess.run(
+                command, env={**os.environ, **caches}, capture_output=True, text=True, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"error": f"not done after {timeout:.0f} seconds"}
+    for line in reversed(done.stdout.splitlines()):
+        found: dict[str, Any] = json.loads(line)
+        return found
+    last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    return {"error": f"the process ended with status {done.returncode}: {last}"}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """For a terminal. `spread` is the distance of the quartiles beside the median, `x eager` how many times as fast as eager it is."""
+    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for place, head in enumerate(("engine", "first call", "median", "spread", "x eager", "memory", "differs")):
+        made.add_column(head, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
+    eager = next((row["median"] for row in rows if row["engine"] == "eager" and "median" in row), None)
+    for row in rows:
+        if "error" in row:
+            made.add_row(row["engine"], "failed", style="red")
+            continue
+        made.add_row(
+            row["engine"],
+            seconds_text(row["first_seconds"]),
+            seconds_text(row["median"]),
+            f"{(row['high'] - row['low']) / row['median']:.0%}",
+            "" if eager is None else f"{eager / row['median']:.2f}",
+            bytes_text(row["peak_bytes"]),
+            f"{row['difference']:.0e}" if row["difference"] else "0",
+        )
+    return made

@@ -1,0 +1,90 @@
+"""What `flambeau bench` measured as a picture: bars for time, first call and memory, one row an engine.
+
+In: rows of plain data. Out: SVG as text, which needs nothing beside itself and brings its own ground, so that it reads on dark pages too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+_LEFT, _BAR, _GAP, _ROW, _TOP = 230, 250, 90, 26, 54
+_COLOURS = {"eager": "#8a8f98", "torch.compile": "#d9822b", "flambeau": "#2b6cb0"}
+
+
+def picture(title: str, rows: Sequence[dict[str, Any]]) -> str:
+    """One panel for each of the three numbers; rows of engines that failed say so."""
+    panels: list[tuple[str, str, Callable[[float], str]]] = [
+        ("time of a call", "median", seconds_text),
+        ("first call", "first_seconds", seconds_text),
+        ("peak memory", "peak_bytes", bytes_text),
+    ]
+    width, height = _LEFT + len(panels) * (_BAR + _GAP), _TOP + len(rows) * _ROW + 14
+    parts = [_text(12, 22, title, size=15, weight="bold")]
+    parts += [_text(_LEFT - 10, _middle(n), row["engine"], anchor="end") for n, row in enumerate(rows)]
+    for place, (name, key, told) in enumerate(panels):
+        x = _LEFT + place * (_BAR + _GAP)
+        parts.append(_text(x, 44, name, colour="#555"))
+        # The whisker of an interval may reach beyond its bar.
+        most = (
+            max((max(row[key], row["high"] if key == "median" else 0) for row in rows if "error" not in row), default=0)
+            or 1
+        )
+        for number, row in enumerate(rows):
+            if "error" in row:
+                parts += [_text(x, _middle(number), "failed", colour="#b00020")] if place == 0 else []
+                continue
+            parts += _bar(x, number, row, key, most, told(row[key]))
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" font-family="system-ui, sans-serif"><title>{escape(title)}</title>'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{body}\n</svg>\n'
+    )
+
+
+def _bar(x: int, number: int, row: dict[str, Any], key: str, most: float, words: str) -> list[str]:
+    length = row[key] / most * _BAR
+    y = _TOP + number * _ROW + 4
+    colour = _COLOURS.get(row["engine"].partition("/")[0], "#666")
+    told = f"{row['engine']}: {words}"
+    parts = [
+        f'<rect x="{x}" y="{y}" width="{max(length, 1):.1f}" height="{_ROW - 9}" rx="2" fill="{colour}"><title>{escape(told)}</title></rect>'
+    ]
+    end = length
+    if key == "median":
+        low, end = row["low"] / most * _BAR, max(row["high"] / most * _BAR, length)
+        parts.append(
+            f'<path d="M{x + low:.1f} {_middle(number) - 4}h{end - low:.1f}" stroke="#111" stroke-width="1.5"/>'
+        )
+    return [*parts, _text(int(x + end + 6), _middle(number), words)]
+
+
+def _middle(number: int) -> int:
+    return _TOP + number * _ROW + 17
+
+
+def _text(
+    x: int, y: int, words: str, *, anchor: str = "start", size: int = 12, weight: str = "normal", colour: str = "#111"
+) -> str:
+    return (
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" fill="{colour}">'
+        f"{escape(words)}</text>"
+    )
+
+
+def seconds_text(seconds: float) -> str:
+    """Three digits with a unit."""
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def bytes_text(count: float) -> str:
+    """Three digits with a unit."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count:.0f} B"

@@ -1,0 +1,144 @@
+"""`flambeau bench`: engines in processes of their own, a table, a picture; bad input is one line and exit status 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from flambeau.cli import contestant, main
+from flambeau.cli.bench import table
+from flambeau.cli.bench_picture import bytes_text, picture, seconds_text
+
+MODEL = """
+import torch
+
+def make():
+    print("made")
+    return torch.nn.Linear(8, 4), (torch.ones(2, 8),)
+
+def raises():
+    raise KeyError("weights")
+
+def wrong():
+    return torch.nn.Linear(8, 4)
+
+def does_not_run():
+    return torch.nn.Linear(8, 4), (torch.ones(2, 3),)
+"""
+ROW: dict[str, Any] = {
+    "first_seconds": 2.0, "median": 1e-3, "low": 9e-4, "high": 1.2e-3, "samples": 9, "peak_bytes": 2048, "difference": 0.0,
+}  # fmt: skip
+ROWS = [
+    {"engine": "eager", **ROW},
+    {"engine": "flambeau/max-autotune-no-cudagraphs", **ROW, "median": 5e-4, "difference": 3e-7},
+    {"engine": "torch.compile", "error": "RuntimeError: <no> compiler"},
+]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(main, ["bench", *map(str, words)])
+
+
+def test_two_engines(model: Path, tmp_path: Path) -> None:
+    """In processes of their own: numbers as JSON, and a picture of them."""
+    drawn = tmp_path / "times.svg"
+    words = [f"{model}:make", "--engines", "eager,flambeau", "--seconds", "0.05", "--json", "--save", str(drawn)]
+    command = [sys.executable, "-m", "flambeau", "bench", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    eager, ours = json.loads(done.stdout)
+    assert (eager["engine"], ours["engine"]) == ("eager", "flambeau")
+    assert eager["difference"] == 0 and ours["difference"] < 1e-5
+    assert 0 < ours["low"] <= ours["median"] <= ours["high"] and ours["first_seconds"] > ours["median"]
+    assert eager["peak_bytes"] >= 2 * 4 * 4
+    ElementTree.fromstring(drawn.read_text())
+
+
+def test_training_in_this_process(model: Path) -> None:
+    """A step has its backward; gradients do not add up from step to step."""
+    found = contestant.measured(f"{model}:make", "eager", train=True, seconds=0.01)
+    assert found["device"] == "cpu" and found["difference"] == 0
+    linear = torch.nn.Linear(2, 1)
+    step = contestant._step(linear, linear, (torch.ones(1, 2),), {}, True)
+    step()
+    step()
+    assert linear.weight.grad is not None and linear.weight.grad.tolist() == [[1.0, 1.0]]
+
+
+def test_what_differs() -> None:
+    """Relative to the largest number; nan beside nan is no difference, another shape is an infinite one."""
+    nan = float("nan")
+    assert contestant._difference([torch.tensor([1.0, nan])], [torch.tensor([2.0, nan])]) == 0.5
+    assert contestant._difference([torch.ones(2)], [torch.ones(3)]) == float("inf")
+    assert contestant._difference([torch.ones(0)], [torch.ones(0)]) == 0
+
+
+def test_the_table_fits_a_terminal() -> None:
+    """80 columns, with the speed beside eager's; what failed says so."""
+    console = Console(width=80, record=True, force_terminal=False)
+    console.print(table(ROWS))
+    text = console.export_text()
+    assert "2.00" in text and "failed" in text and "…" not in text and "30%" in text and "500 µs" in text
+
+
+def test_the_picture() -> None:
+    """One bar for each number that there is; words are escaped."""
+    drawn = picture("model.py:<make>", ROWS)
+    root = ElementTree.fromstring(drawn)
+    bars = [each for each in root.iter("{http://www.w3.org/2000/svg}rect") if each.get("rx")]
+    assert len(bars) == 6 and "failed" in drawn and "&lt;make&gt;" in drawn
+    assert (seconds_text(0.00123), bytes_text(3 << 20), bytes_text(12)) == ("1.23 ms", "3 MiB", "12 B")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["absent.py:make"], "there is no file 'absent.py'"),
+        (["MODEL"], "names no function"),
+        (["MODEL:raises"], "raised KeyError: 'weights' ("),
+        (["MODEL:wrong"], "has to return (model, args)"),
+        (["MODEL:does_not_run"], "raised RuntimeError"),
+        (["MODEL:make", "--engines", "egaer"], "unknown engine 'egaer'"),
+        (["MODEL:make", "--engines", "flambeau/fastest"], "unknown mode 'fastest'"),
+        (["MODEL:make", "--engines", ","], "names none"),
+        (["MODEL:make", "--save", "picture.png"], "ends with .svg"),
+        (["MODEL:make", "--seconds", "0"], "0.0"),
+    ],
+)
+def test_bad_input(words: list[str], told: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit status 2, one line of error, no traceback. The engine is asked in this process: that it is another one, a test above sees."""
+
+    def here(request: dict[str, Any], timeout: float, warm: bool) -> dict[str, Any]:
+        return contestant.answer(request)
+
+    monkeypatch.setattr(sys.modules["flambeau.cli.bench"], "_answer", here)
+    done = run(*(word.replace("MODEL", str(model)) for word in words))
+    assert done.exit_code == 2, done.output
+    assert isinstance(done.exception, SystemExit)
+    assert told in done.stderr.splitlines()[-1]
+
+
+def test_an_engine_that_fails(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are shown, and the exit status is 1."""
+    request = {"target": f"{model}:make", "engine": "flambeau/fastest", "train": False, "seconds": 0.01}
+    assert contestant.answer(request)["error"].startswith("UnknownName: ")
+    rows = iter(ROWS)
+    monkeypatch.setattr(sys.modules["flambeau.cli.bench"], "_answer", lambda *given: next(rows))
+    done = run(f"{model}:make", "--engines", "eager,flambeau,torch.compile")
+    assert done.exit_code == 1 and "RuntimeError: <no> compiler" in done.stderr and "1 ms" in done.stdout
