@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -319,6 +320,17 @@ def site(session: nox.Session) -> None:
     # Two of the libraries print advertisements of their successors.
     quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
     session.run("mkdocs", *(session.posargs or ["build"]), env=quiet)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Reports in a headless Chromium of the system, then pictures of those of a GPT-2 and a mixture of experts in .nox/pictures, and how long 10 MB of trace take to open."""
+    if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
+        session.error("no Chromium is installed: apt-get install chromium")
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS, "playwright==1.65.2")
+    pytest(session, *(session.posargs or ["packages/api/tests/report"]))
+    session.run("python", "tools/look_at_reports.py", ".nox/pictures")
 
 
 @nox.session

@@ -141,6 +141,16 @@ def test_why_names_the_parts_that_differ(tmp_path) -> None:
     assert "flags: 'x' is stored, 'z' is wanted" in answer and "source" not in answer
 
 
+def test_why_shows_the_place_where_long_texts_differ(tmp_path) -> None:
+    store = Store(tmp_path)
+    lines = [f"line {number} " + "x" * 300 for number in range(5)]
+    store.put(key("a", source="\n".join(lines)), b"")
+    lines[3] = lines[3][:200] + "!" + lines[3][201:]
+    answer = store.why(key("a", source="\n".join(lines)))
+    assert "source, 1 of 5 lines, the first of them line 4: …" in answer and "!" in answer and len(answer) < 450
+    assert "(absent)' is wanted" in store.why(key("a", source="\n".join(lines[:3])))
+
+
 def test_bundles(tmp_path) -> None:
     first, second = Store(tmp_path / "1"), Store(tmp_path / "2")
     for name in "abc":

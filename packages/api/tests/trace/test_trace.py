@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +20,7 @@ from flambeau.errors import TraceUnreadable
 from flambeau.report.links import panes_of
 from flambeau.report.model import compiles_of, spans_of
 from flambeau.report.report import perfetto, report_html
+from flambeau.report.stages import meaning
 from flambeau.trace import KINDS, VERSION, read_trace
 from flambeau.trace.memory import planned
 from flambeau.trace.session import active
@@ -92,11 +96,12 @@ def test_stages_begin_and_end(traced: Path) -> None:
     ended = [record["stage"] for record in process.of("stage_end")]
     assert {"trace", "autograd", "lowering", "fusion", "load"} <= set(begun)
     assert sorted(begun) == sorted(stage for stage in ended if not stage.startswith("compile "))
+    assert [stage for stage in {*begun, *ended} if not meaning(stage)] == []
 
 
 def test_guards_have_a_cost(traced: Path) -> None:
     (_, record), *_ = read_trace(traced).of("guards")
-    assert all(guard["text"] for guard in record["guards"])
+    assert all(guard["text"] and guard["words"].endswith(".") for guard in record["guards"])
     assert any(guard["seconds"] is not None for guard in record["guards"])
 
 
@@ -263,6 +268,46 @@ def test_lines_that_came_from_each_other_share_a_node(traced: Path) -> None:
     assert about
     for name, pane in panes.items():
         assert any(about.intersection(keys) for keys in pane["keys"]), name
+
+
+def test_a_wrapper_is_named_by_the_module_that_it_belongs_to(tmp_path: Path) -> None:
+    def wrapped(forward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(forward)
+        def wrapper(self: torch.nn.Module, x: torch.Tensor) -> Any:
+            return forward(self, x)
+
+        return wrapper
+
+    class Scaled(torch.nn.Module):
+        @wrapped
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    flambeau.compile(Scaled(), options={"trace.enabled": True, "trace.debug_dir": str(tmp_path)})(torch.ones(2))
+    (title,) = [compile.title for compile in compiles_of(read_trace(tmp_path))]
+    assert "Scaled" in title and title.endswith("wrapper") and "<locals>" not in title
+
+
+def test_processes_and_their_threads_are_told_apart(tmp_path: Path) -> None:
+    """Compilers of kernels that did not run at once share a band; numbers of compiles have the process with them."""
+    for name in ("a", "b"):
+        writer = Writer(tmp_path / name)
+        writer.write("frame_begin", "0/0", function="f", file="a.py", line=1, entry=0, region="", misses=[])
+        writer.write("frame_end", "0/0", error="")
+    records = [
+        {"kind": "stage_end", "time": time, "thread": thread, "compile": "0/0", "stage": "compile x", "seconds": 1.0}
+        for time, thread in ((2.0, 101), (2.5, 102), (4.0, 103))
+    ]
+    for at, name in enumerate("ab"):
+        (file,) = (tmp_path / name).glob("*.jsonl")
+        text = "".join(json.dumps(record) + "\n" for record in records if name == "a")
+        (tmp_path / f"{name}.jsonl").write_text(
+            file.read_text().replace(f'"pid":{os.getpid()}', f'"pid":{at + 1}') + text
+        )
+    trace = read_trace(tmp_path)
+    assert [compile.title for compile in compiles_of(trace)] == ["process 1 [0/0] f", "process 2 [0/0] f"]
+    page = report_html(trace)
+    assert "process 1, compilers of kernels 2" in page and "compilers of kernels 3" not in page
 
 
 def test_a_stage_that_never_ended_has_no_end(tmp_path: Path) -> None:

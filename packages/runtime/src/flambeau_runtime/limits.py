@@ -61,7 +61,11 @@ def _measured(kind: str, index: int | None, threads: int) -> Limits:
             left = torch.ones(rows, rows, dtype=dtype, device=device)
             taken = measure(functools.partial(torch.mm, left, left), seconds=_SECONDS, device=kind).minimum
             rates[str(dtype).removeprefix("torch.")] = 2 * rows**3 / taken
-    name = _name(device) if is_accelerator else f"{torch.backends.cpu.get_cpu_capability()}, {threads} threads"
+    name = (
+        _name(device)
+        if is_accelerator
+        else f"{torch.backends.cpu.get_cpu_capability()}, {threads} thread{'' if threads == 1 else 's'}"
+    )
     return Limits(name, 2 * source.nbytes / copied, rates)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..report.cells import LONG, counted
 from ..report.page import Section, render, render_page
 from .facts import Facts
 from .parts import Part, parts_of
@@ -22,10 +23,18 @@ def page_of(found: Facts) -> str:
 
 
 def _subtitle(found: Facts) -> str:
-    return f"{found.graph_count} graphs, {found.graph_break_count} breaks, {found.op_count} operations, {len(found.kernels)} kernels and library calls"
+    parts = (
+        counted(found.graph_count, "graph"),
+        counted(found.graph_break_count, "break"),
+        counted(found.op_count, "operation"),
+        counted(len(found.kernels), "kernel or library call", "kernels and library calls"),
+    )
+    return ", ".join(parts)
 
 
 def _section(part: Part) -> Section:
     title = "Summary" if part.id == "summary" else part.title
     count = "" if part.id in ("summary", "seconds", "notes") else str(len(part.rows))
-    return Section(part.id, title, render("explain_part.html", part=part), count, part.note)
+    return Section(
+        part.id, title, render("explain_part.html", part=part, filters=len(part.rows) >= LONG), count, part.note
+    )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from ..records import FrameRecord, GuardRecord
+from ..report.model import plain_function
 from ..report.page import bytes_text, number_text, seconds_text
 from .facts import Facts
 from .steps import Step
@@ -18,6 +19,7 @@ from .steps import Step
 _MOST_GUARDS = 8
 _MOST_LEFT = 6
 _MOST_KERNELS = 12
+_LIBRARY = "extern_kernels."
 
 
 @frozen
@@ -73,12 +75,15 @@ def _summary(found: Facts) -> Part:
         f"graphs: {found.graph_count}, graph breaks: {found.graph_break_count}, operations: {found.op_count}, guards: {len(found.guards)}"
     )
     if found.programs:
-        lines.append(f"kernels: {kernels} (of {fused} ATen operations), library calls: {calls}")
+        lines.append(
+            f"kernels: {kernels} (of {fused} ATen operation{'' if fused == 1 else 's'}), library calls: {calls}"
+        )
     if cached:
         lines.append(f"{cached} of {len(found.programs)} programs came from the disk cache")
     if found.speeds:
-        best = found.speeds[0]
-        lines.append(f"{best.what}: {best.factor:.2f} times as fast as eager on these inputs")
+        # The whole call, where it was measured: else the graph that there is most to gain from.
+        most = max(found.speeds, key=lambda speed: speed.eager_seconds)
+        lines.append(f"{most.what}: {most.factor:.2f} times as fast as eager on these inputs")
     return Part("summary", found.name or "explanation", _lines(lines))
 
 
@@ -124,12 +129,6 @@ def _what(frame: FrameRecord) -> str:
     return f"graph {frame.graph}{effects}" if frame.graph is not None else f"nothing to compute{effects}"
 
 
-def plain_function(name: str) -> str:
-    """A function's name; what follows a break belongs to the same function."""
-    name, _, rest = name.partition(".resume_at_")
-    return f"{name} after line {rest.split('.')[0]}" if rest else name
-
-
 def short_file(file: str) -> str:
     """The end of a path."""
     parts = file.split("/")
@@ -171,6 +170,8 @@ def kernels_part(steps: Sequence[Step], *, most: int | None = None, title: str =
         if measured
         else "In running order; at least: bytes or operations at the device's measured rates."
     )
+    if any(step.name.startswith(_LIBRARY) for step in shown):
+        note += f" {_LIBRARY}NAME is a call of torch's own NAME."
     return Part("kernels", title, tuple(rows), heads, tuple(range(8)), note)
 
 
@@ -187,9 +188,10 @@ def _kernel(step: Step, total: float) -> Row:
         f"{step.calls:g}",
         step.name,
     )
-    where = [", ".join(step.ops)] if step.ops else []
+    # A library call's name says already which operation it is.
+    where = [", ".join(step.ops)] if step.ops and step.name != f"{_LIBRARY}{step.ops[0]}" else []
     where += [f"in {', '.join(step.modules)}"] if step.modules else []
-    lines = [f"graph {step.graph}, {step.direction}: {'; '.join(where)}"]
+    lines = [f"graph {step.graph}, {step.direction}{': ' if where else ''}{'; '.join(where)}"]
     lines += [short_line(line) for line in step.user_lines[:3]]
     if len(step.user_lines) > 3:
         lines.append(f"and {len(step.user_lines) - 3} more lines")

@@ -19,7 +19,7 @@ def _part(part: Part) -> str:
     lines = [part.title, "-" * min(len(part.title), WIDTH)]
     if part.note:
         lines += _wrapped(part.note, "")
-    widths = _widths(part)
+    widths = widths_of(part)
     if part.heads:
         lines.append(_cells(part.heads, widths, part.numeric))
     for row in part.rows:
@@ -31,7 +31,8 @@ def _part(part: Part) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _widths(part: Part) -> list[int]:
+def widths_of(part: Part) -> list[int]:
+    """How wide each column is."""
     rows = [row.cells for row in (Row(part.heads), *part.rows) if row.cells]
     return [max(len(row[place]) for row in rows) for place in range(len(part.heads))]
 

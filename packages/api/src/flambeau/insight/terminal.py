@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from .parts import Part
+from .plain import widths_of
 
 
 def renderable(parts: Sequence[Part]) -> Group:
@@ -27,19 +27,22 @@ def renderable(parts: Sequence[Part]) -> Group:
 def _rows(part: Part) -> list[RenderableType]:
     if not part.heads:
         return [Text(line, style=_style(line), no_wrap=part.is_code) for row in part.rows for line in row.lines]
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", expand=False)
-    for place, head in enumerate(part.heads):
-        table.add_column(head, justify="right" if place in part.numeric else "left", no_wrap=place in part.numeric)
-    after: list[RenderableType] = []
+    widths = widths_of(part)
+    shown: list[RenderableType] = [Text(_cells(part.heads, widths, part.numeric), style="dim")]
     for row in part.rows:
-        if not row.cells:
-            after += [Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in row.lines]
-            continue
-        last = Text(row.cells[-1])
-        for line in row.lines:
-            last.append(f"\n{line}", style="dim")
-        table.add_row(*map(Text, row.cells[:-1]), last)
-    return [table, *after]
+        if row.cells:
+            shown.append(Text(_cells(row.cells, widths, part.numeric)))
+        # Below the numbers, as wide as the terminal: beside them, in the column of names, each would be broken into several lines.
+        indent = 4 if row.cells else 2
+        shown += [Padding(Text(line.strip(), style="dim"), (0, 0, 0, indent)) for line in row.lines]
+    return shown
+
+
+def _cells(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[int]) -> str:
+    return "  ".join(
+        cell.rjust(width) if place in numeric else cell.ljust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ).rstrip()
 
 
 def _style(line: str) -> str:

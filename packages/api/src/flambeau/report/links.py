@@ -161,13 +161,15 @@ def _bytecode(compile: Compile, by_line: Mapping[tuple[str, int], Keys]) -> list
 
 
 def _source(compile: Compile, by_line: Mapping[tuple[str, int], Keys]) -> list[tuple[str, Keys]]:
-    """The lines that nodes name, with some around them, the frame's own file first."""
+    """The lines that nodes name, with some around them, the file with most of them first."""
     texts = {record["path"]: record["text"].splitlines() for record in compile.process.of("file")}
-    meant: dict[str, set[int]] = {compile.begin["file"]: {int(compile.begin["line"])}}
+    meant: dict[str, set[int]] = defaultdict(set)
     for file, line in by_line:
-        meant.setdefault(file, set()).add(line)
+        meant[file].add(line)
+    meant[compile.begin["file"]].add(int(compile.begin["line"]))
     found: list[tuple[str, Keys]] = []
-    for file, lines in meant.items():
+    # Wrappers and loops over modules are above all operations at one line of theirs: what has most lines of its own is the program.
+    for file, lines in sorted(meant.items(), key=lambda item: -len(item[1])):
         text = texts.get(file)
         if text is None:
             continue

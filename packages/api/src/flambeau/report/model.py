@@ -25,6 +25,7 @@ class Span:
     compile_id: str
     depth: int
     program: str = ""
+    is_frame: bool = False
 
 
 @define(eq=False)
@@ -34,12 +35,27 @@ class Compile:
     number: int
     process: Process
     begin: Record
+    among_others: bool = False
     records: list[Record] = field(factory=list)
 
     @property
+    def short(self) -> str:
+        """ "[0/1]", with the process where the number alone does not say which."""
+        name = f"[{self.begin['compile']}]"
+        return f"{self.process.name} {name}" if self.among_others else name
+
+    @property
+    def function(self) -> str:
+        """The function as the program names it, with the module's class where it is a wrapper that does not say it, and the region's name where it has one."""
+        name = plain_function(self.begin["function"]).replace(".<locals>", "")
+        owner = self.begin.get("owner", "")
+        before = [self.begin.get("region", ""), owner if f"{owner}." not in name else ""]
+        return ": ".join([*filter(None, before), name])
+
+    @property
     def title(self) -> str:
-        """ "[0/1] step", with the process where the number alone does not say which."""
-        return f"[{self.begin['compile']}] {self.begin['function']}"
+        """ "[0/1] step"."""
+        return f"{self.short} {self.function}"
 
     def all(self, kind: str, program: str | None = None) -> Iterator[Record]:
         """Records of a kind, of one program where it is given."""
@@ -62,6 +78,12 @@ class Compile:
         return None if end is None else end["time"] - self.begin["time"]
 
 
+def plain_function(name: str) -> str:
+    """A function's name; what follows a break belongs to the same function."""
+    name, _, rest = name.partition(".resume_at_")
+    return f"{name} after line {rest.split('.')[0]}" if rest else name
+
+
 def compiles_of(trace: Trace) -> list[Compile]:
     """Every compile, in the order of its beginning in its process."""
     found: list[Compile] = []
@@ -70,7 +92,7 @@ def compiles_of(trace: Trace) -> list[Compile]:
         for record in process.records:
             name = record["compile"]
             if record["kind"] == "frame_begin":
-                now[name] = Compile(len(found), process, record)
+                now[name] = Compile(len(found), process, record, len(trace.processes) > 1)
                 found.append(now[name])
             elif name in now:
                 now[name].records.append(record)
@@ -99,6 +121,7 @@ def spans_of(process: Process) -> list[Span]:
                     record["compile"],
                     len(stack),
                     record.get("program", ""),
+                    record["kind"] == "frame_begin",
                 )
             )
             if known == name:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 from attrs import frozen
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+
+_COLOUR = re.compile(r"--([\w-]+): (#\w+);")
 
 
 @frozen
@@ -93,6 +96,12 @@ def embedded(value: Any) -> str:
 @functools.cache
 def _asset(name: str) -> str:
     return (files(__package__) / "assets" / name).read_text()
+
+
+def colours(*, dark: bool) -> dict[str, str]:
+    """The names of colours, and what they are on light or on dark grounds."""
+    light, _, rest = _asset("report.css").partition("@media (prefers-color-scheme: dark)")
+    return dict(_COLOUR.findall(rest.partition("* {")[0] if dark else light))
 
 
 def seconds_text(seconds: float | None) -> str:

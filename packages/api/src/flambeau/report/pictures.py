@@ -14,12 +14,21 @@ from xml.sax.saxutils import escape, quoteattr
 
 from markupsafe import Markup
 
-from .model import Span
-from .page import bytes_text, number_text, seconds_text
+from .cells import counted
+from .model import Span, plain_function
+from .page import bytes_text, colours, number_text, seconds_text
+from .stages import meaning
 
 WIDTH = 980
 COLOURS = 8
 _KINDS = {
+    "trace": 1,
+    "backend": 7,
+    "autograd": 0,
+    "inductor": 3,
+    "build": 4,
+    "load": 5,
+    "measure for the trace": 6,
     "kernel": 0,
     "library call": 1,
     "product": 2,
@@ -31,10 +40,17 @@ _KINDS = {
 #: Spans that take a smaller part of the picture are left out of it; the table has them.
 SMALLEST = 1 / 1500
 _ROW = 17
+_ACROSS = 5
+"""Boxes beside each other."""
+
+
+_FRAME = "var(--c2)"
 
 
 def colour(name: str) -> str:
     """The colour of a name: the same in all pictures."""
+    if name.startswith("compile "):
+        name = "build"
     return f"var(--c{_KINDS.get(name, zlib.crc32(name.encode()) % COLOURS)})"
 
 
@@ -52,23 +68,24 @@ def timeline(rows: Sequence[tuple[str, Sequence[Span]]]) -> Markup:
         shown = [span for span in spans if span.seconds is None or span.seconds / length >= SMALLEST]
         parts.append(f'<text x="0" y="{y + 12}" font-size="12" class="faint">{escape(label)}</text>')
         y += 18
+        above: list[str] = []
         for span in shown:
+            # What has no colour of its own is part of what is above it.
+            own = _FRAME if span.is_frame else colour(span.name) if span.name in _KINDS or not span.depth else ""
+            fill = own or (above[span.depth - 1] if span.depth <= len(above) else colour(span.name))
+            above[span.depth :] = [fill]
             x = (span.begin - begin) / length * WIDTH
             width = max((span.seconds if span.seconds is not None else end - span.begin) / length * WIDTH, 1)
             told = seconds_text(span.seconds) if span.seconds is not None else "never ended"
-            title = f"{span.name}{f' of the {span.program}' if span.program else ''}: {told}; compile {span.compile_id or 'none'}"
+            does = meaning(span.name)
+            title = f"{span.name}{f' of the {span.program}' if span.program else ''}, compile {span.compile_id or 'none'}: {told}{f'. It is to {does}' if does else ''}"
+            mark = "" if own else ' fill-opacity=".82"'
+            mark += ' stroke-dasharray="3 2" stroke="var(--bad)"' if span.seconds is None else ""
+            named = _short(plain_function(span.name), int((width - 6) / 5.6)) if width > 30 else ""
             parts.append(
-                f'<g tabindex="0" role="img" aria-label={quoteattr(title)}><title>{escape(title)}</title>'
-                f'<rect x="{x:.2f}" y="{y + span.depth * _ROW}" width="{width:.2f}" height="{_ROW - 2}" rx="2" fill="{colour(span.name)}"'
-                f"{' stroke-dasharray=&quot;3 2&quot; stroke=&quot;var(--bad)&quot;' if span.seconds is None else ''}/>".replace(
-                    "&quot;", '"'
-                )
-                + (
-                    f'<text x="{x + 3:.2f}" y="{y + span.depth * _ROW + 11}" font-size="10" style="fill:var(--ground)">{escape(span.name[: int(width / 6)])}</text>'
-                    if width > 40
-                    else ""
-                )
-                + "</g>"
+                item(title)
+                + f'<rect x="{x:.2f}" y="{y + span.depth * _ROW}" width="{width:.2f}" height="{_ROW - 2}" rx="2" fill="{fill}"{mark}/>'
+                f'<text x="{x + 3:.2f}" y="{y + span.depth * _ROW + 11}" font-size="10" style="fill:var(--ground)">{escape(named)}</text></g>'
             )
         y += (max((span.depth for span in shown), default=0) + 1) * _ROW + 8
     ticks = "".join(
@@ -76,7 +93,8 @@ def timeline(rows: Sequence[tuple[str, Sequence[Span]]]) -> Markup:
         f'<text x="{WIDTH * n / 8:.1f}" y="10" font-size="10" class="faint" text-anchor="{"start" if n == 0 else "end" if n == 8 else "middle"}">{seconds_text(length * n / 8)}</text>'
         for n in range(9)
     )
-    return _svg(WIDTH, y, ticks + "".join(parts), "stages of compiles over time")
+    names = [name for name in _KINDS if any(span.name == name for span in every)]
+    return _svg(WIDTH, y, ticks + "".join(parts), "stages of compiles over time") + legend(names, frame=True)
 
 
 def memory(lines: Sequence[tuple[str, Sequence[float]]], *, height: int = 220) -> Markup:
@@ -108,10 +126,12 @@ def memory(lines: Sequence[tuple[str, Sequence[float]]], *, height: int = 220) -
     )
 
 
-def legend(names: Iterable[str]) -> Markup:
+def legend(names: Iterable[str], *, frame: bool = False) -> Markup:
     """What the colours stand for."""
+    shown = [("frame", _FRAME)] if frame else []
+    shown += [(name, colour(name)) for name in names]
     return Markup('<div class="legend">%s</div>') % Markup("").join(
-        Markup('<span><i style="background:%s"></i>%s</span>') % (colour(name), name) for name in names
+        Markup('<span><i style="background:%s"></i>%s</span>') % (fill, name) for name, fill in shown
     )
 
 
@@ -131,7 +151,7 @@ def roofline(points: Sequence[Mapping[str, Any]], device: Mapping[str, Any], *, 
     left, bottom = 74, height - 34
 
     def x(value: float) -> float:
-        return left + (math.log10(value) - x0) / (x1 - x0) * (WIDTH - left - 10)
+        return left + (math.log10(value) - x0) / (x1 - x0) * (WIDTH - left - 24)
 
     def y(value: float) -> float:
         return bottom - (math.log10(value) - y0) / (y1 - y0) * (bottom - 12)
@@ -143,12 +163,13 @@ def roofline(points: Sequence[Mapping[str, Any]], device: Mapping[str, Any], *, 
         )
     for n in range(y0, y1 + 1):
         parts.append(
-            f'<line class="grid" x1="{left}" x2="{WIDTH - 10}" y1="{y(10.0**n):.1f}" y2="{y(10.0**n):.1f}"/><text x="{left - 6}" y="{y(10.0**n) + 4:.1f}" font-size="11" text-anchor="end" class="faint">{number_text(10.0**n)}</text>'
+            f'<line class="grid" x1="{left}" x2="{WIDTH - 24}" y1="{y(10.0**n):.1f}" y2="{y(10.0**n):.1f}"/><text x="{left - 6}" y="{y(10.0**n) + 4:.1f}" font-size="11" text-anchor="end" class="faint">{number_text(10.0**n)}</text>'
         )
     bend = peak / device["bandwidth"]
     low = 10.0**x0
     roof = f"M{x(low):.1f} {y(max(low * device['bandwidth'], 10.0**y0)):.1f}L{x(bend):.1f} {y(peak):.1f}L{x(10.0**x1):.1f} {y(peak):.1f}"
     parts.append(
+        f'<text x="{x(bend):.1f}" y="{y(peak) - 6:.1f}" font-size="11" text-anchor="end" style="fill:var(--accent)">at most {number_text(peak)}FLOP/s, {bytes_text(device["bandwidth"])}/s</text>'
         f'<path d="{roof}" fill="none" stroke="var(--accent)" stroke-width="2"><title>what {escape(str(device["name"]))} was measured to do: copies at {bytes_text(device["bandwidth"])}/s, products at {number_text(peak)}FLOP/s</title></path>'
     )
     most = max(p["seconds"] * p["count"] for p in drawn)
@@ -157,11 +178,12 @@ def roofline(points: Sequence[Mapping[str, Any]], device: Mapping[str, Any], *, 
         limit = min(ratio * device["bandwidth"], peak)
         title = f"{p['name']}: {seconds_text(p['seconds'])}, {number_text(speed)}FLOP/s, {speed / limit:.0%} of the limit there"
         parts.append(
-            f'<g tabindex="0" role="img" aria-label={quoteattr(title)}><title>{escape(title)}</title>'
-            f'<circle cx="{x(ratio):.1f}" cy="{y(speed):.1f}" r="{radius:.1f}" fill="{colour(p["kind"])}" fill-opacity=".65"/></g>'
+            item(title)
+            + f'<circle cx="{x(ratio):.1f}" cy="{y(speed):.1f}" r="{radius:.1f}" fill="{colour(p["kind"])}" fill-opacity=".65"/></g>'
         )
     parts.append(
-        f'<text x="{WIDTH - 10}" y="{height - 4}" font-size="11" text-anchor="end" class="faint">operations a byte; higher: operations a second; larger: more of the time</text>'
+        f'<text x="{WIDTH - 10}" y="{height - 4}" font-size="11" text-anchor="end" class="faint">operations for each byte that is moved →</text>'
+        f'<text x="{left + 4}" y="9" font-size="11" class="faint">↑ operations a second; the larger a point, the more of the time</text>'
     )
     return _svg(WIDTH, height, "".join(parts), "kernels under the limits of the device") + legend(
         dict.fromkeys(p["kind"] for p in drawn)
@@ -182,7 +204,8 @@ def fusion(steps: Sequence[Mapping[str, Any]], *, most: int = 240) -> Markup:
         level.append(1 + max((level[source] for source in sources), default=-1))
         arrows += [(source, at, names) for source, names in sources.items()]
         writer |= {(step["plan"], name): at for name in step["writes"]}
-    rows: dict[int, list[int]] = defaultdict(list)
+    rows: list[list[int]] = []
+    row_of: dict[int, int] = {}
     place: dict[int, float] = {}
     parents: dict[int, list[int]] = defaultdict(list)
     for source, target, _ in arrows:
@@ -191,16 +214,18 @@ def fusion(steps: Sequence[Mapping[str, Any]], *, most: int = 240) -> Markup:
         members = [at for at, own in enumerate(level) if own == number]
         members.sort(key=lambda at: (sum(place[p] for p in parents[at]) / len(parents[at]) if parents[at] else 0, at))
         for column, at in enumerate(members):
-            place[at] = column
-            rows[number].append(at)
-    box, high, gap_x, gap_y = 200, 34, 18, 34
-    widest = max((len(row) for row in rows.values()), default=1)
+            # What depends on nothing in between may be much: no row is wider than the page.
+            if column % _ACROSS == 0:
+                rows.append([])
+            place[at], row_of[at] = column % _ACROSS, len(rows) - 1
+            rows[-1].append(at)
+    box, high, gap_x, gap_y = 180, 34, 16, 34
+    widest = max((len(row) for row in rows), default=1)
     width = widest * (box + gap_x) + gap_x
 
     def corner(at: int) -> tuple[float, float]:
-        row = rows[level[at]]
-        shift = (widest - len(row)) / 2
-        return gap_x + (place[at] + shift) * (box + gap_x), 12 + level[at] * (high + gap_y)
+        shift = (widest - len(rows[row_of[at]])) / 2
+        return gap_x + (place[at] + shift) * (box + gap_x), 12 + row_of[at] * (high + gap_y)
 
     parts = [
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="var(--faint)"/></marker></defs>'
@@ -209,21 +234,21 @@ def fusion(steps: Sequence[Mapping[str, Any]], *, most: int = 240) -> Markup:
         (sx, sy), (tx, ty) = corner(source), corner(target)
         x1, y1, x2, y2 = sx + box / 2, sy + high, tx + box / 2, ty
         parts.append(
-            f'<path d="M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + gap_y * 0.7:.0f} {x2:.0f} {y2 - gap_y * 0.7:.0f} {x2:.0f} {y2:.0f}" fill="none" stroke="var(--faint)" stroke-opacity=".6" marker-end="url(#arrow)"><title>{escape(", ".join(names))}</title></path>'
+            f'<path data-from="{source}" data-to="{target}" d="M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + gap_y * 0.7:.0f} {x2:.0f} {y2 - gap_y * 0.7:.0f} {x2:.0f} {y2:.0f}" fill="none" stroke="var(--faint)" stroke-opacity=".6" marker-end="url(#arrow)"><title>{escape(", ".join(names))}</title></path>'
         )
     for at, step in enumerate(shown):
         x, y = corner(at)
         origins = ", ".join(step["origins"])
-        title = f"{step['kind']} {step['name']}: {origins}"
+        title = f"{step['kind']} {step['name']}: computes {origins}"
         parts.append(
-            f'<g tabindex="0" role="img" aria-label={quoteattr(title)}><title>{escape(title)}</title>'
-            f'<rect x="{x:.0f}" y="{y}" width="{box}" height="{high}" rx="5" fill="var(--ground)" stroke="{colour(step["kind"])}" stroke-width="1.6"/>'
+            item(title, f' data-box="{at}"')
+            + f'<rect x="{x:.0f}" y="{y}" width="{box}" height="{high}" rx="5" fill="var(--ground)" stroke="{colour(step["kind"])}" stroke-width="1.6"/>'
             f'<text x="{x + 7:.0f}" y="{y + 14}" font-size="11">{escape(_short(step["name"].removeprefix("fused_"), 28))}</text>'
-            f'<text x="{x + 7:.0f}" y="{y + 27}" font-size="9.5" class="faint">{escape(step["kind"])}, {len(step["origins"])} operations</text></g>'
+            f'<text x="{x + 7:.0f}" y="{y + 27}" font-size="9.5" class="faint">{escape(step["kind"])}, {counted(len(step["origins"]), "operation")}</text></g>'
         )
     picture = _svg(
         width,
-        24 + (max(level, default=0) + 1) * (high + gap_y),
+        24 + max(len(rows), 1) * (high + gap_y),
         "".join(parts),
         "what was fused, and what reads from what",
     )
@@ -234,15 +259,17 @@ def fusion(steps: Sequence[Mapping[str, Any]], *, most: int = 240) -> Markup:
 
 def standalone(picture: str) -> str:
     """A picture as a file of its own: with the page's colours, for light grounds."""
-    style = (
-        "<style>:root,svg{--ground:#fff;--text:#1c2026;--faint:#5b6472;--line:#d9dce2;--accent:#b4460f;--bad:#b3261e;"
-        "--c0:#3b73c4;--c1:#c4703b;--c2:#4d9a5a;--c3:#9a5cb4;--c4:#b08c1e;--c5:#3a9ba6;--c6:#b8527a;--c7:#7a7f89;background:#fff}"
-        "text{fill:var(--text);font-family:system-ui,sans-serif}.faint{fill:var(--faint)}</style>"
-    )
+    named = "".join(f"--{name}:{value};" for name, value in colours(dark=False).items())
+    style = f"<style>svg{{{named}background:var(--ground)}}text{{fill:var(--text);font-family:system-ui,sans-serif}}.faint{{fill:var(--faint)}}</style>"
     picture = "".join(picture)  # a plain text: what is put into Markup would be escaped
     svg = picture[picture.index("<svg ") : picture.index("</svg>") + 6]
     head = svg.index(">") + 1
     return svg[:head].replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ') + style + svg[head:] + "\n"
+
+
+def item(title: str, more: str = "") -> str:
+    """The beginning of a part of a picture: the page's script lets one walk from part to part, and shows the title of the one where one is."""
+    return f'<g class="item"{more} role="img" aria-label={quoteattr(title)}><title>{escape(title)}</title>'
 
 
 def _short(text: str, length: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..trace.reader import Trace
-from . import pictures, sections
+from . import opening, pictures, sections
 from .compare import comparison
 from .model import compiles_of, spans_of
 from .page import render_page
@@ -22,9 +22,9 @@ def report_html(trace: Trace, other: Trace | None = None) -> str:
     compiles = compiles_of(trace)
     code, texts = sections.code(compiles)
     found = [
-        sections.overview(trace, compiles),
-        sections.timeline(trace),
-        sections.frames(compiles),
+        opening.overview(trace, compiles),
+        opening.timeline(trace),
+        opening.frames(compiles),
         code,
         sections.fusion(compiles),
         sections.memory(compiles),

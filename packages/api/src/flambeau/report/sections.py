@@ -1,12 +1,12 @@
-"""The sections of a report of one trace.
+"""The sections of a report behind the opening: code, fusion, memory, kernels, guards, recompiles, caches, CUDA graphs, events.
 
 In: a trace and its compiles. Out: `page.Section`s, and what the script shows of them.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,165 +14,15 @@ from markupsafe import Markup
 
 from ..trace.reader import Process, Trace
 from . import pictures
+from .cells import counted, number, seconds, shorter, table, whole, wide
 from .links import panes_of
-from .model import Compile, Span, spans_of
+from .model import Compile
 from .page import Section, bytes_text, number_text, render, seconds_text
 
-Row = Sequence[Any]
 
-
-def table(heads: Sequence[str], rows: Iterable[Row], *, empty: str = "nothing") -> Markup:
-    """A table that can be sorted; a head with `#` in front is one of numbers."""
-    rows = list(rows)
-    if not rows:
-        return Markup('<p class="note">%s</p>') % empty
-    return render("tables.html", heads=heads, rows=rows, sortable=True)
-
-
-def number(value: float | None, text: str) -> dict[str, Any]:
-    """A cell that is sorted by a number."""
-    return {"sort": value, "text": text, "class": "n"}
-
-
-def seconds(value: float | None) -> dict[str, Any]:
-    """A cell with a time."""
-    return number(value, seconds_text(value))
-
-
-def overview(trace: Trace, compiles: Sequence[Compile]) -> Section:
-    """The numbers that one asks for first."""
-    breaks = sum(1 for c in compiles for _ in c.all("break"))
-    again = sum(1 for c in compiles if c.begin["misses"])
-    rows = [row for c in compiles for record in c.all("kernels") for row in record["kernels"]]
-    launches = sum(row["count"] for row in rows if row["kind"] == "kernel")
-    facts = [
-        ("compiles of frames", len(compiles), ""),
-        ("seconds compiling", seconds_text(sum(c.seconds or 0 for c in compiles)), "of all processes together"),
-        ("graph breaks", breaks, ""),
-        ("recompiles", again, ""),
-        ("kernel launches", launches, "in all programs, one call of each"),
-        ("library calls", sum(row["count"] for row in rows if row["kind"] != "kernel"), ""),
-    ]
-    tiles = Markup("").join(
-        Markup('<div class="fact"><b>%s</b>%s<br><span class="faint">%s</span></div>') % (value, name, more)
-        for name, value, more in facts
-    )
-    unfinished = [c.title for c in compiles if c.seconds is None]
-    damaged = sum(process.damaged for process in trace.processes)
-    said = Markup("")
-    if unfinished:
-        said += Markup('<p class="bad">Never ended: %s. The process ended first, or still runs.</p>') % ", ".join(
-            unfinished
-        )
-    if damaged:
-        said += Markup('<p class="warn">%s lines of the trace could not be read.</p>') % damaged
-    processes = table(
-        ("process", "command", "flambeau", "torch", "python", "host"),
-        (
-            (
-                p.name,
-                " ".join(map(str, p.facts["command"])),
-                p.facts["flambeau"],
-                p.facts["torch"],
-                p.facts["python"],
-                p.facts["host"],
-            )
-            for p in trace.processes
-        ),
-    )
-    return Section("overview", "Overview", Markup('<div class="facts">%s</div>') % tiles + said + processes)
-
-
-def timeline(trace: Trace) -> Section:
-    """Stages over time, and what they took in all."""
-    bands: list[tuple[str, list[Span]]] = []
-    totals: dict[str, list[float]] = defaultdict(list)
-    for process in trace.processes:
-        threads: dict[int, list[Span]] = defaultdict(list)
-        for span in spans_of(process):
-            threads[span.thread].append(span)
-            totals[span.name].append(span.seconds or 0.0)
-        bands += [
-            (f"{process.name}, {_thread(at, thread, process)}", spans)
-            for at, (thread, spans) in enumerate(threads.items())
-        ]
-    rows = sorted(totals.items(), key=lambda item: -sum(item[1]))
-    found = table(
-        ("stage", "#seconds", "#times", "#longest"),
-        ((name, seconds(sum(t)), number(len(t), str(len(t))), seconds(max(t))) for name, t in rows),
-    )
-    picture = Markup('<figure class="scroll">%s</figure>') % pictures.timeline(bands)
-    note = (
-        "Each band is a thread. A stage lies under the one that it is part of; times of stages in stages count in both."
-    )
-    return Section("timeline", "Timeline", picture + found, note=note)
-
-
-def _thread(at: int, thread: int, process: Process) -> str:
-    return "main thread" if thread == process.facts["pid"] else f"thread {at}"
-
-
-def frames(compiles: Sequence[Compile]) -> Section:
-    """What became of each frame, with breaks where they are."""
-    rows = []
-    for c in compiles:
-        frame = c.last("frame")
-        end = c.last("frame_end")
-        verdict, tone = _verdict(frame, end)
-        breaks = [{**found, "excerpt": excerpt(c.process, found["file"], found["line"])} for found in c.all("break")]
-        notes = [f"compiled again, because {miss}" for miss in c.begin["misses"]]
-        notes += [f"a graph runs in eager: {record['reason']}" for record in c.all("eager")]
-        place = f"{Path(c.begin['file']).name}:{c.begin['line']}"
-        rows.append(
-            {
-                "title": c.title,
-                "place": place,
-                "verdict": verdict,
-                "tone": tone,
-                "seconds": seconds_text(c.seconds),
-                "notes": notes,
-                "breaks": breaks,
-                "open": bool(breaks),
-            }
-        )
-    return Section(
-        "frames",
-        "Frames and breaks",
-        render("frames.html", frames=rows),
-        str(len(compiles)),
-        "Every compile of a frame, in order. The number is that of the code and of its entry.",
-    )
-
-
-def _verdict(frame: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> tuple[str, str]:
-    if end is None:
-        return "never ended", "bad"
-    if end["error"]:
-        return f"raised {end['error']}", "bad"
-    if frame is None:
-        return "left to plain Python", "faint"
-    if frame["skipped"]:
-        return f"runs in plain Python: {frame['skipped']}", "warn"
-    return (
-        (f"one graph of {frame['operations']} operations", "good")
-        if frame["graph"]
-        else ("nothing to compute", "faint")
-    )
-
-
-def excerpt(process: Process, path: str, line: int, *, around: int = 2) -> Markup:
-    """The lines around one, which has a mark; "" where the source is not in the trace."""
-    text = next((record["text"].splitlines() for record in process.of("file") if record["path"] == path), None)
-    head = f"{path}:{line}\n"
-    if text is None or line > len(text):
-        return Markup("%s") % head
-    shown = Markup("").join(
-        Markup('<span class="caret">%s</span>\n') % f"> {n:5}  {text[n - 1]}"
-        if n == line
-        else Markup("%s\n") % f"  {n:5}  {text[n - 1]}"
-        for n in range(max(line - around, 1), min(line + around, len(text)) + 1)
-    )
-    return Markup("%s") % head + shown
+def _first(parts: Sequence[tuple[str, Any, float]]) -> int:
+    """The place of the one of (title, …, size) that one most likely came for: the largest forward."""
+    return max(range(len(parts)), key=lambda at: (parts[at][0].endswith("forward"), parts[at][2]), default=0)
 
 
 def code(compiles: Sequence[Compile]) -> tuple[Section, dict[str, Any]]:
@@ -187,8 +37,17 @@ def code(compiles: Sequence[Compile]) -> tuple[Section, dict[str, Any]]:
                 texts[name] = panes
     # What has a program is what one looks for.
     choices.sort(key=lambda choice: choice[0].endswith("-none"))
-    html = render("panes.html", choices=choices) if choices else Markup('<p class="note">No graph was compiled.</p>')
-    note = "Point at a line to see what it came from (blue) and what became of it (green); a click keeps the marks. With keys: up and down choose a line, left and right go to the stages beside it, Escape ends it."
+    if choices:
+        sizes = [(title, name, sum(len(pane["lines"]) for pane in texts[name])) for name, title in choices]
+        first = choices[_first(sizes)][0]
+        html = render("panes.html", choices=choices, first=first)
+    else:
+        html = Markup('<p class="note">No graph was compiled.</p>')
+    note = (
+        "The same program at every stage, from your source (left) to the kernels and the steps that run (right). Point at a line, or click it to keep the marks: "
+        "blue lines are what it came from, green ones what became of it. With keys: Tab to a stage, up and down choose a line, left and right go to the stages "
+        "beside it, Escape takes the marks away."
+    )
     return Section("code", "From source to program", html, str(len(choices)), note), texts
 
 
@@ -211,9 +70,9 @@ def fusion(compiles: Sequence[Compile]) -> Section:
             if told
             else Markup("")
         )
-        parts.append((title, picture + why))
+        parts.append((title, picture + why, len(record["steps"])))
     html = (
-        render("parts.html", name="fusion", label="program", parts=parts)
+        render("parts.html", name="fusion", label="program", parts=parts, first=_first(parts))
         if parts
         else Markup('<p class="note">Nothing was fused: programs came from the cache, or there are none.</p>')
     )
@@ -222,7 +81,8 @@ def fusion(compiles: Sequence[Compile]) -> Section:
         "Fusion",
         html,
         str(len(parts)),
-        "A box is a kernel or a library call; an arrow, a buffer that one fills and another reads.",
+        "A box is a kernel, which computes several operations in one go, or a call of a library. An arrow is a buffer in memory that one fills and another reads: what "
+        "was fused has no arrows inside. Point at a box to see what it computes.",
     )
 
 
@@ -241,13 +101,18 @@ def memory(compiles: Sequence[Compile]) -> Section:
         ]
         held = [value for _, value in record["planned"]]
         lines = [("planned", held)] + ([("eager (estimate)", wanted)] if wanted else [])
-        said = Markup("<p>At most %s planned%s.</p>") % (
+        peak = held.index(max(held))
+        said = Markup("<p>At most %s planned, first at step %s of %s (%s)%s.</p>") % (
             bytes_text(max(held)),
-            f", {bytes_text(max(wanted))} in eager" if wanted else "",
+            peak + 1,
+            len(held),
+            record["planned"][peak][0],
+            f"; {bytes_text(max(wanted))} in eager" if wanted else "",
         )
-        parts.append((title, Markup('<figure class="scroll">%s</figure>') % pictures.memory(lines) + said))
+        picture = Markup('<figure class="scroll" tabindex="0" aria-label="memory, scrolls">%s</figure>')
+        parts.append((title, said + picture % pictures.memory(lines), max(held)))
     html = (
-        render("parts.html", name="memory", label="program", parts=parts)
+        render("parts.html", name="memory", label="program", parts=parts, first=_first(parts))
         if parts
         else Markup('<p class="note">No program allocates anything.</p>')
     )
@@ -261,7 +126,8 @@ def memory(compiles: Sequence[Compile]) -> Section:
 def kernels(compiles: Sequence[Compile]) -> Section:
     """The roofline, and the table of kernels and calls."""
     points, rows = [], []
-    for title, c, program in programs(compiles):
+    devices = {record["device"]: record for c in compiles for record in c.all("device")}
+    for _, c, program in programs(compiles):
         record = c.last("kernels", program)
         for row in record["kernels"] if record is not None else ():
             moved = row["bytes"] or row["moved"]
@@ -270,38 +136,51 @@ def kernels(compiles: Sequence[Compile]) -> Section:
             took = row["seconds"]
             rate = moved / took if took and moved else None
             flops = row["flops"] / took if took and row["flops"] else None
+            reached = _reached(point, devices)
+            ops = ", ".join(row["ops"] or ())
+            said = "" if ops in row["name"] else ops
+            if row["note"]:
+                said = f"{said}; not timed: {row['note']}".lstrip("; ")
             rows.append(
                 (
-                    row["name"], title, _places(row["stack"]), number(row["count"], str(row["count"])), number(moved, bytes_text(moved)),
-                    number(row["flops"], number_text(row["flops"])), seconds(took), number(rate, f"{bytes_text(rate)}/s" if rate else ""),
-                    number(flops, f"{number_text(flops)}FLOP/s" if flops else ""), row["note"],
+                    seconds(took), number(reached, f"{reached:.0%}" if reached else ""), wide(row["name"], more=said),
+                    _places(row["stack"]), f"{c.short} {program}", whole(row["count"]),
+                    number(moved, bytes_text(moved)) | {"more": f"{bytes_text(rate)}/s" if rate else ""},
+                    number(row["flops"], number_text(row["flops"])) | {"more": f"{number_text(flops)}FLOP/s" if flops else ""},
                 )
             )  # fmt: skip
-    rows.sort(key=lambda row: -(row[6]["sort"] or 0))
-    devices = {record["device"]: record for c in compiles for record in c.all("device")}
+    rows.sort(key=lambda row: -(row[0]["sort"] or 0))
     parts = Markup("")
     for name, device in devices.items():
         parts += (
             Markup("<h3>%s</h3>")
             % f"{name}: {device['name']}, copies at {bytes_text(device['bandwidth'])}/s, products at {number_text(max(device['flops'].values()))}FLOP/s"
         )
-        parts += Markup('<figure class="scroll">%s</figure>') % pictures.roofline(
-            [p for p in points if p["device"] == name], device
-        )
-    heads = (
-        "kernel or call",
-        "program",
-        "user's line",
-        "#calls",
-        "#bytes",
-        "#operations",
-        "#time",
-        "#bytes/s",
-        "#operations/s",
-        "not measured",
+        parts += Markup(
+            '<figure class="scroll" tabindex="0" aria-label="roofline, scrolls">%s</figure>'
+        ) % pictures.roofline([p for p in points if p["device"] == name], device)
+    heads = ("#time", "#of the limit", "kernel or call", "line", "program", "#calls", "#bytes", "#operations")
+    note = (
+        "Each kernel and library call was timed by itself, on operands of its own, when it was compiled; the time is that of one call. Bytes and operations are the "
+        "compiler's count; where a library call has none, bytes are those of its operands. The line in the picture is what this device was measured to do: kernels "
+        "on it cannot be faster, those far below it wait for something else (a small kernel, for its launch), those above it found their operands in a cache."
     )
-    note = "Each kernel and library call was timed by itself, on operands of its own, when it was compiled. Bytes and operations are the compiler's count; where a library call has none, bytes are those of its operands."
-    return Section("kernels", "Kernels", parts + table(heads, rows, empty="no kernel"), str(len(rows)), note)
+    return Section(
+        "kernels",
+        "Kernels",
+        parts + table(heads, rows, empty="no kernel", name="kernels and calls"),
+        str(len(rows)),
+        note,
+    )
+
+
+def _reached(point: Mapping[str, Any], devices: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """The share of what the device could do: the least time for its bytes or its operations, over the time that was measured."""
+    device = devices.get(point["device"])
+    if device is None or not point["seconds"]:
+        return None
+    least = max((point["bytes"] or 0) / device["bandwidth"], (point["flops"] or 0) / max(device["flops"].values()))
+    return least / point["seconds"] if least else None
 
 
 def _places(stack: Sequence[str] | None) -> str:
@@ -310,43 +189,44 @@ def _places(stack: Sequence[str] | None) -> str:
 
 def guards(compiles: Sequence[Compile]) -> Section:
     """Guards, the dearest first."""
-    rows = [
-        (g["text"], c.title, seconds(g["seconds"]))
-        for c in compiles
-        for record in c.all("guards")
-        for g in record["guards"]
-    ]
-    rows.sort(key=lambda row: -(row[2]["sort"] or 0))
-    total = sum(row[2]["sort"] or 0 for row in rows)
+    rows = [(c, g) for c in compiles for record in c.all("guards") for g in record["guards"]]
+    rows.sort(key=lambda row: -(row[1]["seconds"] or 0))
+    total = sum(g["seconds"] or 0 for _, g in rows)
     count, most = len(rows), 500
     said = (
         Markup("<p>%s</p>")
-        % f"{count} guards, {seconds_text(total)} if each were checked by itself.{f' The dearest {most} are shown.' if count > most else ''}"
+        % f"{counted(count, 'guard')}, {seconds_text(total)} if each were checked by itself.{f' The dearest {most} are shown.' if count > most else ''}"
     )
-    cells = [({"text": text, "sort": text, "class": "wide mono"}, title, cost) for text, title, cost in rows[:most]]
-    note = "What must hold for an entry to be used. Each was timed by itself on the frame it was made from; guards of one entry share the way to an object, so that together they cost less."
-    return Section(
-        "guards", "Guards", said + table(("guard", "compile", "#time"), cells, empty="no guards"), str(count), note
+    cells = [
+        (seconds(g["seconds"]), wide(g.get("words") or g["text"], more=g["text"] if g.get("words") else ""), c.title)
+        for c, g in rows[:most]
+    ]
+    note = (
+        "What must hold for compiled code to be used: where one does not, the frame is compiled again. All are checked at every call, so their time is part of it. Each "
+        "was timed by itself on the frame that it was made from; guards of one entry share the way to an object, so that together they cost less."
     )
+    shown = table(("#time", "guard", "compile"), cells, empty="no guards", name="guards")
+    return Section("guards", "Guards", said + shown, str(count), note)
 
 
 def recompiles(compiles: Sequence[Compile]) -> Section:
     """Why frames were compiled again."""
     rows = [
-        (c.title, {"text": miss, "sort": miss, "class": "wide"}, seconds(c.seconds))
+        (seconds(c.seconds), c.title, wide(shorter(miss)), place)
         for c in compiles
-        for miss in c.begin["misses"]
+        for place, miss in enumerate(c.begin["misses"])
     ]
-    return Section(
-        "recompiles",
-        "Recompiles",
-        table(
-            ("compile", "the entry that was there did not fit, because", "#cost"),
-            rows,
-            empty="No frame was compiled again.",
-        ),
-        str(len({row[0] for row in rows})),
+    note = (
+        "Compiled code is kept as entries of a frame. A call that fits none of them is compiled again; here is what did not fit, entry by entry. Sizes that change "
+        "become symbolic on the second compile; mark_dynamic makes them so from the first."
     )
+    shown = table(
+        ("#took", "compile", "did not fit", "entry"),
+        ((*row[:3], whole(row[3])) for row in rows),
+        empty="No frame was compiled again.",
+        name="reasons",
+    )
+    return Section("recompiles", "Recompiles", shown, str(len({row[1] for row in rows})), note)
 
 
 def caches(trace: Trace) -> Section:
@@ -358,9 +238,9 @@ def caches(trace: Trace) -> Section:
         if record["why"]:
             whys.append(
                 (
-                    f"[{record['compile']}]",
-                    record["event"],
-                    {"text": record["why"], "sort": record["why"], "class": "wide mono"},
+                    _short(trace, process, record),
+                    "not kept" if record["event"] == "not kept" else "missed",
+                    wide(record["why"], mono=True),
                 )
             )
         # A miss is looked up a second time under the lock.
@@ -368,45 +248,37 @@ def caches(trace: Trace) -> Section:
             seen.add(at)
             counts[record["entry"], record["event"]] += 1
     kinds = sorted({entry for entry, _ in counts})
-    rows = [
-        (
-            kind,
-            number(counts[kind, "hit"], str(counts[kind, "hit"])),
-            number(counts[kind, "miss"], str(counts[kind, "miss"])),
-        )
-        for kind in kinds
-    ]
+    rows = [(kind, whole(counts[kind, "hit"]), whole(counts[kind, "miss"])) for kind in kinds]
     html = table(("kept", "#hits", "#misses"), rows, empty="Nothing was looked up.")
     if whys:
-        html += Markup("<h3>Why not</h3>") + table(("compile", "what", "reason"), whys)
-    return Section(
-        "caches",
-        "Caches",
-        html,
-        f"{sum(n for (_, e), n in counts.items() if e == 'hit')}/{sum(counts.values())}",
-        "Look-ups in the store on disk: graphs are whole compiled graphs, kernels the libraries in them.",
+        html += Markup("<h3>Why not</h3>") + table(("compile", "was", "reason"), whys, name="reasons")
+    hits = sum(amount for (_, event), amount in counts.items() if event == "hit")
+    note = (
+        "What was looked up in the store on disk. A graph that hits needs nothing but loading; kernels are the libraries in a graph that missed. For a miss, what is "
+        "stored and nearest to it is compared with what was wanted: that is where the two differ. (Versions are those of torch, the processor and flambeau's sources.)"
     )
+    return Section("caches", "Caches", html, f"{hits} of {sum(counts.values())}" if counts else "", note)
+
+
+def _short(trace: Trace, process: Process, record: Mapping[str, Any]) -> str:
+    """As `Compile.short`, of a record that may belong to no compile."""
+    name = f"[{record['compile']}]" if record["compile"] else ""
+    return f"{process.name} {name}".rstrip() if len(trace.processes) > 1 else name
 
 
 def cuda_graphs(trace: Trace) -> Section:
     """What was recorded as a CUDA graph, and why not."""
     rows = [
-        (
-            f"[{r['compile']}]",
-            r["program"],
-            r["decision"],
-            {"text": r["reason"], "sort": r["reason"], "class": "wide"},
-            r["position"],
-        )
-        for _, r in trace.of("cuda_graph")
+        (_short(trace, process, r), r["program"], r["decision"], wide(r["reason"]), r["position"])
+        for process, r in trace.of("cuda_graph")
     ]
     empty = 'None was asked for, or no program was called: mode="reduce-overhead" records them, on a GPU.'
-    return Section(
-        "cuda-graphs",
-        "CUDA graphs",
-        table(("compile", "program", "decision", "reason", "where"), rows, empty=empty),
-        str(len(rows)),
-    )
+    note = "A CUDA graph replays all launches of a program with one call. Here is which programs were recorded, and why others, or parts of them, were not."
+    shown = table(("compile", "program", "decision", "reason", "where"), rows, empty=empty, name="decisions")
+    return Section("cuda-graphs", "CUDA graphs", shown, str(len(rows)), note)
+
+
+_MOST_EVENTS = 1000
 
 
 def events(compiles: Sequence[Compile]) -> Section:
@@ -414,19 +286,16 @@ def events(compiles: Sequence[Compile]) -> Section:
     rows = []
     for c in compiles:
         for r in c.all("log"):
-            text = ", ".join(f"{key} {value}" for key, value in r["fields"].items())
+            text = ", ".join(f"{key}: {value}" for key, value in r["fields"].items())
             rows.append(
                 (
-                    c.title,
+                    c.short,
                     r["artifact"] or r["level"],
                     r["event"],
-                    {"text": text[:600], "sort": text[:80], "class": "wide"},
+                    wide(text if len(text) <= 240 else f"{text[:240]} …"),
                 )
             )
-    return Section(
-        "events",
-        "Events",
-        table(("compile", "kind", "event", "what"), rows[:2000], empty="no other events"),
-        str(len(rows)),
-        "Library calls with the reason, measurements, hints: what the logs of these names show.",
-    )
+    cut = f" The first {_MOST_EVENTS} of {len(rows)}." if len(rows) > _MOST_EVENTS else ""
+    note = f"What else the compiler told: library calls with the reason, choices, hints. The kind is the name that FLAMBEAU_LOGS shows it under.{cut}"
+    shown = table(("compile", "kind", "event", "what"), rows[:_MOST_EVENTS], empty="no other events", name="events")
+    return Section("events", "Events", shown, str(len(rows)), note)

@@ -40,6 +40,7 @@ _LEFT_OUT = frozenset(
         "recompile",
         "recompile_failures",
         "masks_dropped",
+        "pre_grad_graph",
     }
 )
 """What other records have."""

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from torch import fx
+from torch import fx, nn
 
 from flambeau_capture import CompileRecord, FrameInfo
 from flambeau_capture.guards.cost import guard_seconds
 from flambeau_capture.guards.explain import describe
+from flambeau_capture.guards.words import sentence
 
 from .. import log
 from .events import take
@@ -128,6 +129,7 @@ class RegionTrace:
         measures = isinstance(self.writers[0], Writer)
         session = Session(self.writers, frame.compile_id, frame, self.pictures, measures)
         code = frame.code
+        owner = frame.locals.get("self")
         session.source(code.co_filename)
         session.write(
             "frame_begin",
@@ -136,6 +138,7 @@ class RegionTrace:
             line=code.co_firstlineno,
             entry=frame.entries,
             region=self.name or "",
+            owner=type(owner).__name__ if isinstance(owner, nn.Module) else "",
             misses=list(frame.misses),
         )
         token = _ACTIVE.set(session)
@@ -203,7 +206,12 @@ def _write_record(session: Session, record: CompileRecord) -> None:
         frame = session.frame
         taken = guard_seconds(record.guards, frame.code, (frame.locals, frame.globals, frame.builtins))
         rows = [
-            {"text": describe(guard), "seconds": seconds, "position": list(guard.position or ())}
+            {
+                "text": describe(guard),
+                "words": sentence(guard),
+                "seconds": seconds,
+                "position": list(guard.position or ()),
+            }
             for guard, seconds in zip(record.guards, taken, strict=True)
         ]
         session.write("guards", guards=rows)

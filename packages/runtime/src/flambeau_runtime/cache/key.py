@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,9 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_ABSENT = "(absent)"
+_LONGEST = 120
+_BEFORE = 40
 
 
 def _sorted_parts(parts: Mapping[str, str] | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -41,3 +45,23 @@ class CacheKey:
         """The names of the parts whose values differ from ``other``'s."""
         mine = dict(self.parts)
         return tuple(name for name in sorted({*mine, *other}) if mine.get(name) != other.get(name))
+
+
+def where_different(stored: str, wanted: str) -> str:
+    """ ": 'a' is stored, 'b' is wanted", of long texts the first line that differs, from a little before the place."""
+    lines = list(itertools.zip_longest(stored.splitlines(), wanted.splitlines(), fillvalue=_ABSENT))
+    unlike = [number for number, (one, other) in enumerate(lines) if one != other]
+    if not unlike:
+        return f": {stored!r} is stored, {wanted!r} is wanted"
+    one, other = lines[unlike[0]]
+    same = next(
+        (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+    )
+    begin = max(same - _BEFORE, 0) if max(len(one), len(other)) > _LONGEST else 0
+    place = "" if len(lines) == 1 else f", {len(unlike)} of {len(lines)} lines, the first of them line {unlike[0] + 1}"
+    return f"{place}: {_part(one, begin)} is stored, {_part(other, begin)} is wanted"
+
+
+def _part(line: str, begin: int) -> str:
+    end = begin + _LONGEST
+    return f"{'…' if begin else ''}{line[begin:end]!r}{'…' if len(line) > end else ''}"

@@ -24,7 +24,7 @@ from .. import log
 from ..config import Config
 from ..profile import count
 from .entry import pack, unpack
-from .key import CacheKey
+from .key import CacheKey, where_different
 from .trust import belongs_to_us, examine
 
 _LAYOUT = "v1"
@@ -185,7 +185,7 @@ class Store:
         nearest = min(candidates, key=lambda parts: len(key.difference(parts)))
         mine = dict(key.parts)
         lines = [
-            f"  {name}: {nearest.get(name, '(absent)')!r:.120} is stored, {mine.get(name, '(absent)')!r:.120} is wanted"
+            f"  {name}{where_different(nearest.get(name, '(absent)'), mine.get(name, '(absent)'))}"
             for name in key.difference(nearest)
         ]
         return "\n".join([f"{key.kind} {key.digest[:16]}: nearest of {len(candidates)} entries differs in", *lines])

@@ -19,6 +19,9 @@ const flambeau = {
     for (const entry of entries) entry.isIntersecting ? seen.add(entry.target.id) : seen.delete(entry.target.id);
     const first = [...links.keys()].find((id) => seen.has(id));
     for (const [id, link] of links) id === first ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current");
+    // On narrow screens the list is a row that scrolls.
+    const list = document.querySelector("nav ul");
+    if (first && list.scrollWidth > list.clientWidth) list.scrollTo({ left: links.get(first).offsetLeft - 40 });
   }, { rootMargin: "-15% 0px -80% 0px" });
   for (const section of document.querySelectorAll("main > section")) watch.observe(section);
 })();
@@ -43,6 +46,56 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
+// Rows, or whatever else a list has, that do not hold a text are left out.
+for (const input of document.querySelectorAll("input[data-filters]")) {
+  const controls = input.closest(".controls");
+  const told = controls.querySelector("[aria-live]");
+  const rows = () => (input.dataset.filters === "next" ? [...controls.nextElementSibling.querySelectorAll("tbody tr, li")] : [...document.getElementById(input.dataset.filters).children]);
+  const all = told.textContent;
+  input.addEventListener("input", () => {
+    const wanted = input.value.trim().toLowerCase();
+    let shown = 0;
+    const every = rows();
+    for (const row of every) {
+      row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
+      shown += row.hidden ? 0 : 1;
+    }
+    told.textContent = wanted === "" ? all : `${shown} of ${every.length}`;
+  });
+}
+
+// Pictures: one part of each can be reached with Tab, the others from there with the arrow keys; what the one under the pointer or the focus says stands below.
+for (const picture of document.querySelectorAll("svg[role=group]")) {
+  const items = [...picture.querySelectorAll(".item")];
+  if (!items.length) continue;
+  const told = document.createElement("p");
+  told.className = "faint told";
+  const pan = picture.closest("figure.pan");
+  if (pan) pan.scrollLeft = (pan.scrollWidth - pan.clientWidth) / 2;
+  told.setAttribute("aria-live", "polite");
+  told.textContent = "Point at a part, or tab to the picture and use the arrow keys.";
+  (picture.closest("figure") ?? picture).after(told);
+  const tell = (item) => {
+    told.textContent = item.querySelector("title").textContent;
+    for (const path of picture.querySelectorAll("path[data-from]")) path.classList.toggle("lit", item.dataset.box !== undefined && (path.dataset.from === item.dataset.box || path.dataset.to === item.dataset.box));
+  };
+  items.forEach((item, at) => {
+    item.setAttribute("tabindex", at ? "-1" : "0");
+    item.addEventListener("pointerenter", () => tell(item));
+    item.addEventListener("focus", () => tell(item));
+    item.addEventListener("click", () => item.focus());
+    item.addEventListener("keydown", (event) => {
+      const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      if (!items[to]) return;
+      item.setAttribute("tabindex", "-1");
+      items[to].setAttribute("tabindex", "0");
+      items[to].focus();
+    });
+  });
+}
+
 // Lines of all stages side by side: those that belong to the line under the pointer, or to the one that is chosen, are marked.
 for (const root of document.querySelectorAll("[data-panes]")) {
   const HEIGHT = 17;
@@ -50,6 +103,9 @@ for (const root of document.querySelectorAll("[data-panes]")) {
   const shelf = root.querySelector(".panes");
   const boxes = root.querySelector(".boxes");
   const told = root.querySelector("[aria-live]");
+  const search = root.querySelector("input[type=search]");
+  // Of nine stages, those that differ most from each other are shown at first: three on a narrow screen.
+  const away = matchMedia("(max-width: 820px)").matches ? ["bytecode", "captured", "loops", "kernels", "kernel_ir", "program"] : ["bytecode", "kernels", "kernel_ir"];
   let panes = [];
   let pinned = null;
 
@@ -60,7 +116,7 @@ for (const root of document.querySelectorAll("[data-panes]")) {
     const rows = document.createDocumentFragment();
     for (let at = first; at < last; at++) {
       const row = document.createElement("div");
-      row.className = `row ${pane.keys[at].length ? "linked" : ""} ${pane.marks.get(at) ?? ""}`;
+      row.className = `row ${pane.keys[at].length ? "linked" : ""} ${pane.marks.get(at) ?? ""} ${pane.hits.has(at) ? "hit" : ""}`;
       row.style.top = `${at * HEIGHT}px`;
       row.dataset.at = at;
       const number = document.createElement("span");
@@ -88,7 +144,9 @@ for (const root of document.querySelectorAll("[data-panes]")) {
       if (follow && first !== null && pane !== from) pane.body.scrollTop = Math.max(0, first * HEIGHT - pane.body.clientHeight / 3);
       paint(pane);
     });
-    if (at !== null && follow) told.textContent = counts.length ? `Line ${at + 1} of ${from.title}: ${counts.join(", ")}` : `Line ${at + 1} of ${from.title} is about no operation`;
+    if (at === null || !follow) return;
+    const line = from.name === "source" ? parseInt(from.lines[at]) || "" : at + 1;
+    told.textContent = counts.length ? `Line ${line} of ${from.title}: ${counts.join(", ")}` : `Line ${line} of ${from.title} is about no operation`;
   };
   const pin = (pane, at) => {
     pinned = { pane, at };
@@ -98,7 +156,7 @@ for (const root of document.querySelectorAll("[data-panes]")) {
   };
   const build = () => {
     pinned = null;
-    panes = (flambeau.data(choice.value) ?? []).map((made, order) => ({ ...made, order, marks: new Map() }));
+    panes = (flambeau.data(choice.value) ?? []).map((made, order) => ({ ...made, order, marks: new Map(), hits: new Set() }));
     shelf.replaceChildren();
     boxes.replaceChildren();
     told.textContent = "";
@@ -127,7 +185,7 @@ for (const root of document.querySelectorAll("[data-panes]")) {
       const box = document.createElement("label");
       const input = document.createElement("input");
       input.type = "checkbox";
-      input.checked = !["bytecode", "kernel_ir"].includes(pane.name);
+      input.checked = !away.includes(pane.name);
       frame.hidden = !input.checked;
       input.addEventListener("change", () => { frame.hidden = !input.checked; paint(pane); });
       box.append(input, ` ${pane.title}`);
@@ -161,8 +219,27 @@ for (const root of document.querySelectorAll("[data-panes]")) {
         event.preventDefault();
       });
     }
-    for (const pane of panes) paint(pane);
+    find(0);
   };
+  // Lines that hold a text; `turn` counts how often one went on to the next.
+  let turn = 0;
+  const find = (now) => {
+    turn = now;
+    const wanted = search.value.toLowerCase();
+    const counts = [];
+    for (const pane of panes) {
+      const lines = [...pane.lines.keys()].filter((at) => wanted !== "" && pane.lines[at].toLowerCase().includes(wanted));
+      pane.hits = new Set(lines);
+      if (lines.length) {
+        counts.push(`${lines.length} in ${pane.title}`);
+        pane.body.scrollTop = Math.max(0, lines[turn % lines.length] * HEIGHT - pane.body.clientHeight / 3);
+      }
+      paint(pane);
+    }
+    if (wanted !== "") told.textContent = counts.length ? `${search.value}: ${counts.join(", ")}; Enter goes on to the next` : `${search.value}: nowhere`;
+  };
+  search.addEventListener("input", () => find(0));
+  search.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); find(turn + 1); } });
   choice.addEventListener("change", build);
   new IntersectionObserver((entries, watch) => {
     if (entries.some((entry) => entry.isIntersecting)) { watch.disconnect(); build(); }
