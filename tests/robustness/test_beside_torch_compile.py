@@ -87,6 +87,20 @@ def test_as_its_backend(tmp_path: Path) -> None:
         torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in twin.parameters()])
         torch.testing.assert_close(list(model.buffers()), list(twin.buffers()))
         assert len(assembled) == 1
+        torch._dynamo.reset()
+        assembled.clear()
+        class Own(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(8, 2)
+            def forward(self, x):
+                return self.linear(x).tanh()
+        own = Own()
+        plain = copy.deepcopy(own)
+        own.compile(backend="flambeau")  # in place: torch's own method
+        same(own, plain, *rows(5, 5, grad=True))
+        torch.testing.assert_close([p.grad for p in own.parameters()], [p.grad for p in plain.parameters()])
+        assert len(assembled) == 1, assembled
         def writes(x):
             x.add_(1)
             return x * 2
