@@ -217,7 +217,7 @@ def test_kernels_of_a_kept_program_are_timed_again(tmp_path: Path, monkeypatch: 
     assert sine["kind"] == "kernel" and sine["bytes"] == 2 * 30 * 41 * 4
     assert sine["bytes_per_second"] == pytest.approx(sine["bytes"] / sine["seconds"])
     wrong = CliRunner().invoke(main, [*run, "--kernel", "cosine"])
-    assert wrong.exit_code == 1 and "there are" in wrong.output
+    assert wrong.exit_code == 2 and "there are" in wrong.output
     (tmp_path / "other").write_text("nothing")
     broken = CliRunner().invoke(main, ["kernels", str(tmp_path / "other")])
-    assert broken.exit_code == 1 and "holds no program" in broken.output
+    assert broken.exit_code == 2 and "holds no program" in broken.output
