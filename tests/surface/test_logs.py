@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -105,6 +106,25 @@ def test_effects_and_code_that_replace_a_frame() -> None:
 
     text = shown("side_effects,bytecode", kept, (torch.ones(2),))
     assert "[flambeau side_effects]" in text and "RETURN_VALUE" in text.split("[flambeau bytecode]")[1]
+
+
+@calls("logs", "bytecode")
+def test_rewritten_code_is_shown_as_source() -> None:
+    """The statements say what runs in place of the function, part by part."""
+
+    def f(x):
+        y = x + 1
+        print("between")
+        z = y * 2
+        return z
+
+    after = f.__code__.co_firstlineno + 2
+    text = shown("bytecode", f, (torch.ones(2),), backend="eager")
+    whole = text.partition("\n  source:")[2].partition("[flambeau bytecode]")[0]
+    assert re.search(r"__temp_\d = <builtin_function_or_method print>", whole)
+    assert re.search(r"__temp_\d = __temp_\d\('between'\)", whole)
+    assert re.search(r"return <\w+ hand_over>\(\S+f.resume_at_\d+, __temp_\d, y\)", whole)
+    assert f"def {f.__code__.co_qualname}.resume_at_{after}(__stack_0, y):" in whole
 
 
 @calls("logs", "graph_code_verbose")

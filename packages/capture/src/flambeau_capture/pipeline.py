@@ -57,6 +57,7 @@ from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
 from .rewrite.resume import CannotResume, sees_frames
 from .rewrite.rounds import separate_rounds
+from .rewrite.source_text import source_text
 from .signals import GraphBreak, Position, TracedRaise
 from .sources.source import Local
 from .values.base import Value
@@ -523,4 +524,5 @@ def _tell(original: CodeType, code: CodeType, traced: Traced, *, direct: bool) -
         runs="graph" if direct else "rewritten code",
         original=log.Text(lambda: listing(original)),
         rewritten=log.Text(lambda: listing(code)),
+        source=log.Text(lambda: source_text(code)),
     )

@@ -34,11 +34,12 @@ def listing(code: CodeType) -> str:
     while waiting:
         item = waiting.pop(0)
         waiting += [constant for constant in item.co_consts if isinstance(constant, CodeType)]
-        shown = item.replace(co_consts=tuple(map(_shown, item.co_consts)))
+        quiet = item.replace(co_consts=tuple(map(shown, item.co_consts)))
         title = f"{item.co_qualname}({', '.join(item.co_varnames[: item.co_argcount + item.co_kwonlyargcount])})"
-        parts.append(f"{title}, line {item.co_firstlineno}\n{dis.Bytecode(shown).dis().rstrip()}")
+        parts.append(f"{title}, line {item.co_firstlineno}\n{dis.Bytecode(quiet).dis().rstrip()}")
     return "\n".join(parts)
 
 
-def _shown(constant: Any) -> Any:
+def shown(constant: Any) -> Any:
+    """What stands for a constant in a listing: itself, or an object whose text names it."""
     return constant if isinstance(constant, CodeType) or is_constant_object(constant) else _Named(constant)
