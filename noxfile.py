@@ -339,3 +339,14 @@ def build(session: nox.Session) -> None:
     session.install(TORCH, "hatchling>=1.27", "build")
     for name in PACKAGES:
         session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", f"packages/{name}")
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """What the changelogs will say of the next release; `-- 0.2.0` writes it into them and takes the fragments away."""
+    session.install("towncrier==26.9.0")
+    version = session.posargs[0] if session.posargs else "next"
+    how = ["--yes"] if session.posargs else ["--draft"]
+    for name in PACKAGES:
+        package = ["--dir", f"packages/{name}", "--name", name, "--version", version]
+        session.run("towncrier", "build", *how, "--config", "towncrier.toml", *package)

@@ -23,6 +23,8 @@ MODULES = {
     "runtime": ("flambeau_runtime",),
 }
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+#: What a set prints has no order of its own.
+_SET = re.compile(r"\{([^{}:]*)\}")
 
 
 def _signature(value: Any) -> str:
@@ -30,7 +32,8 @@ def _signature(value: Any) -> str:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):
         return "(...)"
-    return _ADDRESS.sub("", text)
+    in_order = _SET.sub(lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}", text)
+    return _ADDRESS.sub("", in_order)
 
 
 def _members(kind: type) -> Iterator[str]:
@@ -69,7 +72,7 @@ def _lines(name: str, value: Any) -> Iterator[str]:
 def text_of(package: str) -> str:
     """All public names of a package."""
     lines = [
-        "# Written by tools/generate_docs.py. A change here is a change of what users rely on: say it in CHANGELOG.md."
+        "# Written by tools/generate_docs.py. A change here is a change of what users rely on: say it in the folder changes."
     ]
     for module_name in MODULES[package]:
         module = importlib.import_module(module_name)

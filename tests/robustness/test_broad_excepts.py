@@ -71,6 +71,7 @@ HANDLERS = {
     ),
     f"{_AUTOGRAD}/pipeline.py:_traced": f"{_ERRORS}test_a_decomposition_that_raises_is_our_fault",
     f"{_AUTOGRAD}/pipeline.py:_ours": f"{_ERRORS}test_a_stage_that_raises_is_our_fault",
+    f"{_CAPTURE}/interp/native_slots.py:_answer": "packages/capture/tests/test_marks.py::test_hashes_and_comparisons_in_c",
     f"{_CAPTURE}/interp/override_probe.py:handed_on": "packages/capture/tests/interp/test_overrides.py::test_what_torch_refuses_is_the_programs_error",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder._run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.decide": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
