@@ -54,6 +54,9 @@ inline bool frame_is_plain_call(const Frame* frame) {
 // Whether the garbage collector runs (in this thread or in one that it let go on).
 inline bool collector_runs(const PyThreadState* thread) { return thread->interp->gc.collecting != 0; }
 
+// Whether what the interpreter tells of the program runs: a function of sys.settrace, sys.setprofile or sys.monitoring.
+inline bool is_tracing(const PyThreadState* thread) { return thread->tracing > 0; }
+
 // How many more frames of Python may be nested before CPython raises RecursionError, and how many there may be at all.
 struct FramesLeft {
   int left;

@@ -1,6 +1,7 @@
 // The PEP 523 hook: run a frame as it is, from the cache, or after asking the compiler.
 #include "frame_hook.hpp"
 
+#include "debugger.hpp"
 #include "module_call.hpp"
 #include "region.hpp"
 #include "stance.hpp"
@@ -113,6 +114,11 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
   if (state.suspended) return _PyEval_EvalFrameDefault(thread, frame, throwing);
   if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {
     return run_plain(thread, frame, throwing);
+  }
+  // Trace functions and debuggers are not the program, and what a debugger stops in is to be the program's own.
+  if (compat::is_tracing(thread) || is_watched(state, thread)) {
+    ++state.runs;  // asked for: no failure of a strict region
+    return run_plain(thread, frame, 0);
   }
   // Callbacks and finalizers run wherever the collector happens to start: they are not calls of the frame that they interrupt.
   if (compat::collector_runs(thread) && !state.entered_in_collection) return run_plain(thread, frame, 0);

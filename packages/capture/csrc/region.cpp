@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "bind.hpp"
+#include "debugger.hpp"
 #include "frame_hook.hpp"
 #include "module_call.hpp"
 #include "stance.hpp"
@@ -158,7 +159,7 @@ PyObject* call_with(PyObject* self, PyObject* const* arguments, size_t flags, Py
   Ref alive = Ref::share(self);
   CodeEntries* missed = nullptr;
   const Target target = target_of(region->callable);
-  if (target.function != nullptr) {
+  if (target.function != nullptr && !is_watched(state, PyThreadState_Get())) {
     CodeEntries* record = find_record(region, reinterpret_cast<PyCodeObject*>(target.function->func_code));
     BoundArguments bound;
     if (record != nullptr && !record->entries.empty() &&

@@ -263,9 +263,10 @@ class _Handler:
     def nothing_ran(self, callable: Callable[..., Any]) -> GraphBreakError:
         """A call of a region ended without having run anything that was compiled: what is raised under `fullgraph`. Else it is told, where no frame
         was asked about that tells why."""
-        name = getattr(callable, "__qualname__", None) or class_qualname(type(callable))
-        if not (self.was_asked or self.config.fullgraph):
-            log.logger.info(log.NOTHING_CAPTURED, artifact="fallbacks", target=name, reason=log.NO_FRAME)
+        with PutBack():
+            name = getattr(callable, "__qualname__", None) or class_qualname(type(callable))
+            if not (self.was_asked or self.config.fullgraph):
+                log.logger.info(log.NOTHING_CAPTURED, artifact="fallbacks", target=name, reason=log.NO_FRAME)
         return GraphBreakError(
             f"nothing of {name} was captured: its code runs in plain Python",
             hint="wrappers of torch and of the standard library, generators, coroutines and functions marked as disabled are not "

@@ -10,6 +10,7 @@ from . import (
     control_flow,
     conversions,
     copies,
+    debuggers,
     devices,
     dimension_marks,
     distributed,

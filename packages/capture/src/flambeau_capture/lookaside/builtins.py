@@ -43,7 +43,6 @@ impure(
     builtins.eval,
     builtins.compile,
     builtins.__import__,
-    builtins.breakpoint,
 )
 
 

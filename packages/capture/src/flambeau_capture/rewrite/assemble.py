@@ -18,6 +18,7 @@ from attrs import evolve
 
 from ..bytecode.encode import argument_names, spec_of
 from ..bytecode.model import Label, Position, Protect
+from ..bytecode.normalise import decode_normalised
 from ..captured import Break, FrameResult
 from ..frame import FrameInfo
 from ..library import functools, inspect
@@ -69,7 +70,10 @@ def assemble(frame: FrameInfo, result: FrameResult, compiled: Callable[..., Any]
 
 
 def _first_position(code: CodeType) -> Position:
-    return Position(code.co_firstlineno, code.co_firstlineno, 0, 0)
+    """The first line that runs, where trace functions and tracebacks find the graph: they know a function's own line from its start alone."""
+    lines = (i.position.line for i in decode_normalised(code) if i.name != "RESUME")
+    line = next((line for line in lines if line is not None), code.co_firstlineno)
+    return Position(line, line, 0, 0)
 
 
 def _call_graph(e: Emitter, result: FrameResult, compiled: Callable[..., Any]) -> None:
