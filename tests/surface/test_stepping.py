@@ -159,7 +159,10 @@ def _tracer(events: list[tuple[str, int, set[str]]]) -> Callable[..., Any]:
             return None
         if event == "line":
             outer = frame.f_back
-            starts = outer is not None and (outer.f_code.co_name, outer.f_lineno) == (frame.f_code.co_name, frame.f_lineno)
+            starts = outer is not None and (outer.f_code.co_name, outer.f_lineno) == (
+                frame.f_code.co_name,
+                frame.f_lineno,
+            )
             if not starts:
                 events.append((frame.f_code.co_name, frame.f_lineno, set(frame.f_locals)))
         return trace

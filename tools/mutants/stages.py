@@ -96,7 +96,7 @@ STAGES = (
         "lookasides", _below(_CAPTURE, "lookaside/conversions.py", "interp/conversions.py", "graph/histories.py",
                              "lookaside/gradients.py", "lookaside/groups.py", "lookaside/hooks.py", "results.py",
                              "lookaside/transforms.py", "lookaside/transformed.py", "graph/dispatch.py", "values/graph_functions.py",
-                             "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/copies.py", "lookaside/messages.py",
+                             "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/copies.py", "lookaside/messages.py", "lookaside/debuggers.py",
                              "lookaside/autograd.py", "lookaside/checkpoints.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
                              "graph/repeats.py", "lookaside/forward_mode.py", "lookaside/lazy_modules.py", "lookaside/gradient_scaling.py",
                              "graph/bodies.py", "lookaside/bodies.py", "lookaside/block_masks.py", "lookaside/flex_attention.py", "values/trees.py"), 18,

@@ -36,7 +36,7 @@ def helper(x):
 
 
 def breaks(x):
-    unread = x * 3
+    unread = x * 3  # noqa: F841
     y = x + 1
     breakpoint()
     z = y * 2
@@ -51,7 +51,7 @@ def starts_one(x):
 
 
 def calls_one_that_breaks(x):
-    unread = x * 3
+    unread = x * 3  # noqa: F841
     y = breaks(x)
     z = y + 1
     return z

@@ -52,6 +52,7 @@ __all__ = [
     "control_flow",
     "conversions",
     "copies",
+    "debuggers",
     "devices",
     "dimension_marks",
     "distributed",
