@@ -108,6 +108,7 @@ HANDLERS = {
         "tests/training/test_checkpoints.py::test_a_checkpoint_around_a_compiled_module"
     ),
     f"{_CAPTURE}/backend_call.py:call_backend": "tests/robustness/test_bad_input.py::test_backend_that_raises",
+    f"{_CAPTURE}/leaf_calls.py:_programs.call": "tests/surface/test_leaf_functions.py::test_errors",
     f"{_CAPTURE}/compile_hooks.py:_call": "tests/surface/test_state.py::test_callbacks",
     f"{_CAPTURE}/regions.py:_Callback._answer": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
     f"{_CAPTURE}/guards/check.py:_predicate_holds": (

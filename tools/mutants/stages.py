@@ -204,7 +204,7 @@ STAGES = (
                              "lookaside/nested.py", "lookaside/distributed.py",
                              "lookaside/control_flow.py", "lookaside/devices.py", "marks.py", "lookaside/normalisation.py",
                                "lookaside/optimizers.py", "lookaside/optimizer_state.py", "interp/changing_numbers.py", "replacements.py", "signatures.py", "lookaside/sizes.py",
-                               "lookaside/supers.py", "lookaside/triton_kernels.py", "lookaside/whole_calls.py", "interp/native_slots.py", "interp/moved_calls.py", "rewrite/source_text.py", "torch_policy.py", "lookaside/torch_state.py"), 16,
+                               "lookaside/supers.py", "lookaside/triton_kernels.py", "lookaside/whole_calls.py", "lookaside/leaf_functions.py", "leaf_functions.py", "leaf_calls.py", "leaf_places.py", "interp/native_slots.py", "interp/moved_calls.py", "rewrite/source_text.py", "torch_policy.py", "lookaside/torch_state.py"), 16,
         (f"{_C}/lookaside", f"{_C}/interp", f"{_C}/test_replacements.py", "tests/behaviour/test_grad_modes.py", "tests/behaviour/test_optimizers.py",
          "tests/behaviour/test_active_modes.py", *_PROGRAMS),
     ),

@@ -54,6 +54,7 @@ from .guard_filter import (
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
 from .hook import Region, call_disabled
+from .leaf_functions import leaf_function
 from .marks import (
     allow_c_slot,
     allow_in_graph,
@@ -121,6 +122,7 @@ __all__ = [
     "is_capturing",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
+    "leaf_function",
     "left_as_before",
     "live_regions",
     "make_region",

@@ -289,6 +289,16 @@ def nonstrict_of_peer(function: Any) -> Any:
     return getattr(function, "__wrapped__", None) if told else None
 
 
+def call_leaf(leaf: Any, fake: Any, hook: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of what `leaf_function` decorates: one node where it is captured."""
+    return leaf.plainly(fake, hook, args, kwargs)
+
+
+def is_leaf_of_peer(function: Any) -> bool:
+    """Whether the program made this with `leaf_function` of torch's own compiler."""
+    return _is_told_peer("_leaf_function_ids", function)
+
+
 def is_allowed(function: Any) -> bool:
     """Whether the program has calls of something be one node of the graph."""
     return (

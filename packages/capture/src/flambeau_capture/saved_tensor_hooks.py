@@ -29,7 +29,7 @@ def hooks_set_aside() -> Iterator[None]:
 
 
 def raised_in_hook(error: BaseException) -> bool:
-    """Whether a hook raised it, and no operation of a graph. A backend whose graphs save tensors says so by an attribute of this name."""
+    """Whether a hook or another function of the program's raised it, and no operation of a graph. A backend whose graphs save tensors says so by an attribute of this name."""
     return bool(getattr(error, "raised_in_hook", False))
 
 

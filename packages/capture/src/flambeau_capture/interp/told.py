@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import replacements
 from ..class_names import name_of
+from ..leaf_functions import leaf_of_peer
 from ..signals import GraphBreak
 from ..sources.source import Pinned
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
+from ..values.sequences import TupleValue
 from .moved_calls import moved
 
 if TYPE_CHECKING:
@@ -56,6 +58,11 @@ def marked(t: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     if nonstrict is not None:
         call = t.wrapper.wrap_pinned(replacements.call_nonstrict)
         return t.caller.call(call, [t.wrapper.wrap_pinned(nonstrict), *args], kwargs)
+    if replacements.is_leaf_of_peer(function):
+        leaf = leaf_of_peer(function)
+        call = t.wrapper.wrap_pinned(replacements.call_leaf)
+        parts = [t.wrapper.wrap_pinned(part) for part in (leaf, leaf.fake, leaf.hook)]
+        return t.caller.call(call, [*parts, TupleValue(list(args), tuple), t.wrapper.new_dict(dict(kwargs))], {})
     return t.folder.assumed(function, args, kwargs)
 
 
