@@ -115,11 +115,6 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
   if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {
     return run_plain(thread, frame, throwing);
   }
-  // Trace functions and debuggers are not the program, and what a debugger stops in is to be the program's own.
-  if (compat::is_tracing(thread) || is_watched(state, thread)) {
-    ++state.runs;  // asked for: no failure of a strict region
-    return run_plain(thread, frame, 0);
-  }
   // Callbacks and finalizers run wherever the collector happens to start: they are not calls of the frame that they interrupt.
   if (compat::collector_runs(thread) && !state.entered_in_collection) return run_plain(thread, frame, 0);
   PyCodeObject* code = compat::frame_code(frame);
@@ -127,6 +122,11 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
   if (take(state.pass_code, code_object) || take(state.skip_code, code_object) ||
       (code->co_flags & CO_OPTIMIZED) == 0 || (code->co_flags & kNeverReplaced) != 0) {
     return run_plain(thread, frame, throwing);
+  }
+  // Trace functions and debuggers are not the program, and what a debugger stops in is to be the program's own.
+  if (compat::is_tracing(thread) || is_watched(state, thread)) {
+    ++state.runs;  // asked for: no failure of a strict region
+    return run_plain(thread, frame, 0);
   }
   if (code->co_argcount > 0 && is_passed_through(code_object, frame->localsplus[0], state.active->callable)) {
     return run_plain(thread, frame, 0);
