@@ -32,6 +32,13 @@ def test_one_node_with_sizes_and_constants():
     assert all(sum("leaf" in node.name for node in graph.graph.nodes) == 1 for graph in graphs)
 
 
+def test_floats_are_constants():
+    inner = leaf(lambda x, scale: x * scale, lambda x, scale: torch.empty_like(x))
+    region = make_region(lambda x, scale: inner(x, scale=scale) + 1, eager, fullgraph=True)
+    for scale in (2.0, 3.0, 4.0):
+        torch.testing.assert_close(region(X, scale), X * scale + 1)
+
+
 def test_what_a_hook_and_a_fake_are_is_guarded():
     log: list[int] = []
     inner = leaf(lambda x: x * 2, torch.empty_like)

@@ -18,7 +18,6 @@ from ..leaf_functions import LeafFunction, missing_fake
 from ..replacements import call_leaf, replaces
 from ..signals import GraphBreak
 from ..values.base import MISSING, Value
-from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .whole_calls import Given, Results
 
@@ -41,7 +40,7 @@ def leaf(t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value
     if fake is None:
         raise GraphBreak("unsupported-call", missing_fake(held.name))
     named = {key.realise(t).constant(): value for key, value in t.operators.mapping_items(args[4].realise(t))}
-    given = Given(t, list(t.operators.iterate_all(args[3])), named)
+    given = Given(t, list(t.operators.iterate_all(args[3])), named, numbers=(int,))
     call = _Call(held, fake, hook, given)
     held.calls.append(call.leaf)
     try:
@@ -59,12 +58,6 @@ class _Call:
 
     def __init__(self, held: LeafFunction, fake: Any, hook: Any, given: Given) -> None:
         flags = [isinstance(value, TensorValue) for value in given.leaves]
-        for value in given.leaves:
-            if isinstance(value, SymbolicValue) and value.python_type() is not int:
-                raise GraphBreak(
-                    "unsupported-argument",
-                    f"{held.name}, a leaf_function, is given a symbolic {value.python_type().__name__}",
-                )
         autocast = [
             (device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device)
         ]

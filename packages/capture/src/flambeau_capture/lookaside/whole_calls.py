@@ -50,10 +50,17 @@ class _Making:
 
 
 class Given:
-    """The arguments of a call. `leaves` are the tensors and numbers among them, in order."""
+    """The arguments of a call. `leaves` are the tensors and numbers among them, in order; symbolic numbers of other types than `numbers` are constants."""
 
-    def __init__(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> None:
+    def __init__(
+        self,
+        t: Tracer,
+        args: Sequence[Value],
+        kwargs: Mapping[str, Value],
+        numbers: tuple[type, ...] = (int, float, bool),
+    ) -> None:
         self.leaves: list[Value] = []
+        self._numbers = numbers
         self._t = t
         args_made = [self._take(value) for value in args]
         kwargs_made = {name: self._take(value) for name, value in kwargs.items()}
@@ -73,6 +80,9 @@ class Given:
 
     def _take(self, value: Value) -> Make:
         value = value.realise(self._t)
+        if isinstance(value, SymbolicValue) and value.python_type() not in self._numbers:
+            number = value.concrete(self._t)
+            return lambda making: number
         if isinstance(value, (TensorValue, SymbolicValue)):
             self.leaves.append(value)
             return _next_tensor
