@@ -98,7 +98,7 @@ def test_settings_are_saved_and_loaded() -> None:
     [
         ("max_fusion_size", 0, InvalidOption),
         ("max_fusion_sizes", 3, UnknownName),
-        ("batch_invariant", True, NotHereYet),
+        ("fx_passes_numeric_check", True, NotHereYet),
         ("memory_planning", True, InvalidOption),
         ("triton.cudagraph_trees", False, InvalidOption),
     ],

@@ -143,7 +143,7 @@ STAGES = (
     Stage(
         "lowering", _below(_INDUCTOR, "lowering/views.py", "lowering/pointwise.py", "lowering/reductions.py", "lowering/indexing.py",
                            "lowering/scatters.py", "lowering/normalise.py", "lowering/joins.py", "lowering/values.py", "lowering/copies.py",
-                           "lowering/run.py", "lowering/in_place.py", "lowering/pooling.py", "lowering/windows.py",
+                           "lowering/run.py", "lowering/row_by_row.py", "lowering/in_place.py", "lowering/pooling.py", "lowering/windows.py",
                            "lowering/planes.py", "lowering/depthwise.py", "lowering/accumulate.py"), 30,
         (f"{_I}/lowering", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
@@ -277,10 +277,10 @@ STAGES = (
     ),
     Stage(
         "processes", _below(_RUNTIME, "artifact.py", "records.py", "extension.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
-                            "build/*.py", "native.py", "executor.py", "accelerators.py", "builtin_languages.py", "devices.py", "languages.py", "registry.py", "linear.py", "memory.py", "philox.py",
+                            "build/*.py", "native.py", "executor.py", "accelerators.py", "builtin_languages.py", "devices.py", "languages.py", "registry.py", "linear.py", "ordered.py", "memory.py", "philox.py",
                             "processor.py", "profile.py", "ranges.py"), 14,
         (f"{_R}/test_processor.py", f"{_R}/test_accelerators.py", f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
-         f"{_R}/test_executor.py", f"{_R}/test_linear.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
+         f"{_R}/test_executor.py", f"{_R}/test_linear.py", f"{_R}/test_ordered.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
          f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
     ),
     Stage(

@@ -132,6 +132,12 @@ class Config(OptionRecord):
         "(for colliding writes on a GPU see torch.use_deterministic_algorithms)",
         user=True,
     )
+    batch_invariant: bool = option(
+        False,
+        "a row's result has the same bits however many rows there are, on a CPU: products and sums add up in one order, nothing is measured; slower, and an "
+        "error for what only a library computes (convolutions, random numbers) and on other devices",
+        user=True,
+    )
     verify: Any = option(
         None,
         "compare calls with eager, on copies: every eighth for 8, a tenth for 0.1; a difference that float64 does not excuse warns ('8,error': raises)",

@@ -127,6 +127,11 @@ class Config(OptionRecord):
         "use what was measured before on such a device, also where nothing is measured, and keep what is measured",
         user=True,
     )
+    batch_invariant: bool = option(
+        False,
+        "on a CPU: add sums up in the order of their terms, compute each lane by itself, and refuse library calls that may depend on how many rows there are; "
+        "the api's option of this name sets what goes with it",
+    )
     prologue_fusion: bool = option(
         True,
         "let our kernels of matrix products compute an operand that is nothing but a conversion or a scale",

@@ -49,6 +49,7 @@ from .ir.verify import verify
 from .ir.verify_gemm import verify_gemm
 from .log import ORIGINS, POSITIONS, SCHEDULE, Text, logger
 from .lowering.refused import widen
+from .lowering.row_by_row import check_rows
 from .lowering.run import lower_graph
 from .passes.custom import custom_pass, run_custom
 from .passes.fold_constants import fold
@@ -206,7 +207,7 @@ def compile_frozen(
         return FrozenArtifact(_compile_rewritten(gm, inputs, context))
     program = _compile_rewritten(folded.main, _examples(folded.main), context)
     # Run once, so that kernels of its own would cost more than they save.
-    once = CompileContext(evolve(context.config, cpp_kernels=False, triton_kernels=False))
+    once = CompileContext(evolve(context.config, cpp_kernels=False, triton_kernels=False, batch_invariant=False))
     folding = _compile_rewritten(folded.folding, _examples(folded.folding), once)
     return FrozenArtifact(program, folding, folded.watched, folded.kept)
 
@@ -239,6 +240,8 @@ def _compile_rewritten(gm: fx.GraphModule, inputs: Sequence[Any], context: Compi
             logger.debug(ORIGINS, origins=Text(partial(origins_of, graph)))
         if config.verify:
             verify(graph)
+        if config.batch_invariant:
+            check_rows(graph)
         try:
             return compile_loops(graph, context).artifact
         except UnsupportedKernel as error:
@@ -289,6 +292,7 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
                 loop_ordering_after_fusion=config.loop_ordering_after_fusion,
                 is_named=config.triton_descriptive_names is not False,
                 names=names,
+                in_order=config.batch_invariant,
             )
             for part in parts
         ]

@@ -83,7 +83,8 @@ class KernelBody:
     buffers with equal ``storage`` share one argument. ``scalars`` are the symbols and parameter names it needs, in
     argument order: free symbols of sizes, strides and index expressions that are not axes, not indirect. ``serial``
     asks for one thread in row-major order (a "set" scatter that may collide on a CPU). ``launch`` is how its language was found to run it fastest, or ``LOOPED``,
-    in a record of that language; None: as the language's model of cost says.
+    in a record of that language; None: as the language's model of cost says. ``in_order``: sums are added up in the order of the ``inner`` axes, and what is computed at a
+    point depends on nothing that lies beside it.
     """
 
     name: str
@@ -97,6 +98,7 @@ class KernelBody:
     origins: tuple[str, ...] = ()
     stacks: tuple[str, ...] = field(default=(), repr=False)
     launch: Hashable | None = None
+    in_order: bool = False
 
 
 #: The names under which the body of a ``Gemm`` finds a sum, and the sum over its second right operand, of float32.

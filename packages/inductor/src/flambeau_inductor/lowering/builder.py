@@ -291,6 +291,9 @@ class Builder:
         kept = [d for d in range(value.rank) if d not in dims]
         accumulate = compute or compute_dtype(dtype)
         stored = torch.int64 if kind.startswith("arg") else accumulate if finish is not None else dtype
+        if self.context.config.batch_invariant and kind == "sum" and accumulate is torch.float32:
+            # One sum in the order of its terms errs by more than those of several lanes.
+            accumulate = torch.float64
         kept_sizes = tuple(value.sizes[d] for d in kept)
         reduced_sizes = tuple(value.sizes[d] for d in dims)
         reduce_axes = make_axes(reduced_sizes, "r")

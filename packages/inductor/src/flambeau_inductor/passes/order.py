@@ -33,6 +33,7 @@ from ..rewrite.engine import RuleSet
 from ..rewrite.experts import experts
 from ..rewrite.flex_attention import blocked_attention
 from ..rewrite.library_attention import library_attention
+from ..rewrite.ordered_products import order_products
 from ..rewrite.shared_rows import share_rows
 from ..rewrite.sum_products import sum_products
 from . import remove_noops
@@ -105,4 +106,5 @@ PASSES = (
     Pass("channels_last", channels_last, "pattern_matcher"),
     Pass("convolutions", CONVOLUTIONS.run, "pattern_matcher"),
     Pass("products", PRODUCTS.run, "pattern_matcher"),
+    Pass("ordered_products", order_products, "batch_invariant"),
 )

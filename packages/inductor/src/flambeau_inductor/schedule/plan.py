@@ -55,11 +55,12 @@ def schedule(
     loop_ordering_after_fusion: bool = True,
     is_named: bool = True,
     names: set[str] | None = None,
+    in_order: bool = False,
 ) -> Schedule:
     """Fuse and order ``graph``. ``fuse=False`` keeps one kernel per operation (used to check the fused program).
 
     ``loop_ordering_after_fusion=False`` leaves the axes of kernels as the operations have them. ``names`` are those of kernels that others have, and
-    afterwards these ones' too; not ``is_named``, they say nothing of what a kernel computes.
+    afterwards these ones' too; not ``is_named``, they say nothing of what a kernel computes. ``in_order`` is said of every kernel.
     """
     buffers = graph.buffers
     groups = Fuser(graph.operations, buffers, fuse, max_fusion_unique_io_buffers, max_fusion_size).run()
@@ -76,7 +77,7 @@ def schedule(
             before = nest
             nest = by_rows(improve(nest)) if loop_ordering_after_fusion else nest
             logger.debug(LOOPS_ORDERED, artifact="loop_ordering", text=Text(partial(axes_text, before, nest)))
-            steps.append(body_of(nest, buffers, graph, names, is_named=is_named))
+            steps.append(evolve(body_of(nest, buffers, graph, names, is_named=is_named), in_order=in_order))
     return Schedule(tuple(steps), buffers)
 
 

@@ -34,9 +34,12 @@ class FunctionText:
 
 
 def function_text(
-    kernel: kir.Kernel, scalars: Sequence[Expr | str], lane_bytes: int, bytes_each: int = 0
+    kernel: kir.Kernel, scalars: Sequence[Expr | str], lane_bytes: int, bytes_each: int = 0, *, in_order: bool = False
 ) -> FunctionText:
-    """Print ``kernel``, whose widest lanes have ``lane_bytes`` and which reads and writes about ``bytes_each`` for each of its extent."""
+    """Print ``kernel``, whose widest lanes have ``lane_bytes`` and which reads and writes about ``bytes_each`` for each of its extent.
+
+    ``in_order``: functions give a lane what they give a single value.
+    """
     lines = [
         f"constexpr int W = fb::register_bytes / {lane_bytes};",
         "(void)W;",
@@ -48,7 +51,7 @@ def function_text(
         lines.append(f"{kind}* const {pointer.name} = ({kind}*)B[{n}];")
     given = kernel.scalars[len(SLICE) :]
     lines += [_scalar(n, variable) for n, variable in enumerate(given)]
-    printer = Printer(kernel.body, paired=lane_bytes == 2)
+    printer = Printer(kernel.body, paired=lane_bytes == 2, in_order=in_order)
     body = printer.lines(kernel.body)
     if printer.streams:
         # Half a line by itself costs as much as a line.

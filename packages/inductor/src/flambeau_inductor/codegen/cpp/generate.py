@@ -75,7 +75,8 @@ def _generated(body: KernelBody) -> GeneratedKernel:
     writer = KernelWriter(body)
     kernel = writer.kernel()
     moved = traffic(body)
-    text = function_text(kernel, body.scalars, writer.plan.lane_bytes, moved // max(ex.hint(writer.plan.extent), 1))
+    bytes_each = moved // max(ex.hint(writer.plan.extent), 1)
+    text = function_text(kernel, body.scalars, writer.plan.lane_bytes, bytes_each, in_order=body.in_order)
     return GeneratedKernel(
         "",
         f"{text.lines}}}\n",
@@ -280,7 +281,7 @@ class KernelWriter(LoopWriter):
         deep, label = 2 + len(plan.inner), f"body{number}"
         sums = [a for a in accumulators if a.kind == "sum"]
         scans = any(isinstance(s, ScanStep) for s in statements)
-        if not sums or scans or ex.hint(plan.inner[0].size) < 512:
+        if not sums or scans or self.body.in_order or ex.hint(plan.inner[0].size) < 512:
             with self._inner():
                 self._lanes(deep, (LOW, HIGH), statements, label)
             return

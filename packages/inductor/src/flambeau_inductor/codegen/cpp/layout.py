@@ -96,7 +96,8 @@ def plan_loops(body: KernelBody) -> LoopPlan:
         extent = _pieces(vector.size, cut)
     elif body.serial:
         outer, inner, extent = (), outer, ex.ONE
-    lane_bytes = 2 if is_paired(body, mode, vector) else _lane_bytes(body, vector)
+    paired = not body.in_order and is_paired(body, mode, vector)
+    lane_bytes = 2 if paired else _lane_bytes(body, vector)
     return LoopPlan(mode, outer, inner, vector, cut, tiled, extent, _grain(body, extent), lane_bytes)
 
 
@@ -130,6 +131,10 @@ def mode_of(body: KernelBody) -> str:
     scans = any(isinstance(s, ScanStep) for s in body.statements)
     arguments = any(isinstance(s, Reduce) and s.kind in ("argmax", "argmin") for s in body.statements)
     along_outer = bool(body.outer) and _score(body, body.outer[-1]) > 0
+    if body.in_order:
+        # Lanes along an inner axis would each add up a part.
+        pairs = any(isinstance(s, ScanStep | Reduce) and s.kind == "logaddexp" for s in body.statements)
+        return "columns" if along_outer and not (arguments or pairs) else "scalar"
     if scans:
         return "columns" if along_outer else "rows" if not arguments and _scans_fit(body) else "scalar"
     if arguments:

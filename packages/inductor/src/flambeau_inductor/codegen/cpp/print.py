@@ -33,9 +33,10 @@ _INDENT = "  "
 class Printer(Speller):
     """Writes the statements of one kernel. ``functions`` and ``fails`` are known when its lines are."""
 
-    def __init__(self, body: kir.Block, paired: bool) -> None:
+    def __init__(self, body: kir.Block, paired: bool, in_order: bool = False) -> None:
         super().__init__(ShortNans(body), paired)
-        self.rough = rough_ops(body)
+        self.one_by_one = in_order
+        self.rough = frozenset() if in_order else rough_ops(body)
         self._changing = frozenset(_updated(body))
         self._begun: dict[str, kir.Begin] = {}
         self._in_function = False

@@ -27,17 +27,22 @@ _COMBINED = {
     "sum": "Add", "prod": "Multiply", "xor_sum": "Xor", "max": "Maximum", "min": "Minimum", "any": "Any", "all": "All",
 }  # fmt: skip
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*"}
+#: Ops whose support functions give lanes other bits than single values, or look at all lanes at once.
+_FUNCTIONS = frozenset((
+    "cos", "erf", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp", "pow", "sigmoid", "sin", "tanh",
+))  # fmt: skip
 
 
 class Speller:
     """``spelled`` are variables with another text than their name, ``arrays`` the memory of the call, ``fails`` whether a value may report a failure.
     ``paired``: a value in lanes takes two registers (``pairs.py``); ``short_nans`` knows what is rounded without thought of NaNs, ``rough`` are the ops
-    that a function of half the instructions computes."""
+    that a function of half the instructions computes. ``one_by_one``: functions are computed for each lane by itself, as for a single value."""
 
     def __init__(self, short_nans: ShortNans, paired: bool) -> None:
         self.short_nans = short_nans
         self.paired = paired
         self.rough: frozenset[kir.Op] = frozenset()
+        self.one_by_one = False
         #: What makes a unit have the operations on two registers comes with the loads of them.
         self.functions: set[str] = {"load_two"} if paired else set()
         self.fails = False
@@ -159,11 +164,15 @@ class Speller:
         lanes = bool(n.tiles)
         if n in self.rough:
             return self.call(ROUGH[n.name], *map(self.text, n.operands))
-        if n.name == "truediv" and lanes and not n.operands[1].tiles and n.dtype is torch.float32:
+        if n.name == "truediv" and lanes and not (n.operands[1].tiles or self.one_by_one) and n.dtype is torch.float32:
             return self.call("divide_all", *map(self.text, n.operands))
         domain = element_of(n.operands[-1] if n.name == "where" else n.operands[0])
         self.fails = self.fails or reports_failure(n.name, domain)
         texts = [self._operand(part, lanes) for part in n.operands]
+        if self.one_by_one and lanes and n.name in _FUNCTIONS and domain.is_floating_point:
+            names = "vw"[: len(texts)]
+            takes = ", ".join(f"{held(domain)} {name}" for name in names)
+            return f"fb::each([]({takes}) {{ return {self.call(n.name, *names)}; }}, {', '.join(texts)})"
         mask = self.text(n.mask) if n.mask is not None else ""
         return op_text(Operation(n.name, texts, domain, lanes, mask, self.call))
 
