@@ -28,6 +28,8 @@ TEXTS = {
     "cxx_flags": "-g",
     "cuda_driver": "other.so",
     "dump": "/tmp/dump",
+    "optimize_ddp": False,
+    "reorderable_logging_functions": frozenset({print}),
 }
 
 
@@ -112,11 +114,11 @@ def test_all_packages_read_variables_in_one_way(package: str) -> None:
             for variable in variables_of_field(package, name):
                 assert getattr(record.from_environment({variable: text}), name) is value
     for name in (*switches, *numbers):
-        variable = variables_of_field(package, name)[0]
-        assert record.from_environment({variable: ""}) == record()
-        for text in ("perhaps", "2x", "-5"):
-            with pytest.raises((ValueError, TypeError), match=f"{variable}={text!r}: expected"):
-                record.from_environment({variable: text})
+        for variable in variables_of_field(package, name)[:1]:
+            assert record.from_environment({variable: ""}) == record()
+            for text in ("perhaps", "2x", "-5"):
+                with pytest.raises((ValueError, TypeError), match=f"{variable}={text!r}: expected"):
+                    record.from_environment({variable: text})
         with pytest.raises((ValueError, TypeError), match=f"{name}='no': expected"):
             record(**{name: "no"})
 
