@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-import flambeau_inductor
 import flambeau_runtime
 from flambeau_inductor import CompileContext, Config, OptionError, compile_graph
 from flambeau_inductor.codegen.triton import UnsupportedKernel
