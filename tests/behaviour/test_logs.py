@@ -23,6 +23,7 @@ NEED_MORE = {
     "graph_code_verbose",
     "caching",
     "cudagraphs",
+    "ddp_graphs",
     "perf_hints",
     "fallbacks",
     "repeats",
