@@ -25,14 +25,7 @@ from .library import contextlib, functools, itertools, weakref
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_LIBRARY = torch.library.Library("flambeau_capture", "DEF")
 _TAGS = (torch.Tag.cudagraph_unsafe, torch.Tag.needs_exact_strides)
-_LIBRARY.define("leaf(int key, Tensor[] tensors, SymInt[] numbers, bool[] wanted) -> Tensor[]", tags=_TAGS)
-_LIBRARY.define(
-    "leaf_backward(int key, Tensor token, Tensor[] tangents, SymInt[] sizes, bool[] wanted) -> Tensor[]", tags=_TAGS
-)
-_LIBRARY.define("leaf_hook(int key, Tensor[] gradients, bool[] present) -> ()", tags=_TAGS)
-
 _CALLS: weakref.WeakValueDictionary[int, LeafCall] = weakref.WeakValueDictionary()
 _KEYS = itertools.count()
 _GRAPHS: dict[int, _LocalGraph] = {}
@@ -163,6 +156,7 @@ class LeafCall:
     _promises: dict[Any, Outcome] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
+        _operators()
         _CALLS[self.key] = self
 
     def split(self, leaves: Sequence[Any]) -> tuple[list[torch.Tensor], list[Any]]:
@@ -449,11 +443,21 @@ def _hook_said(key: int, gradients: list[torch.Tensor], present: list[bool]) -> 
     pass
 
 
-for _name, _real, _said in (
-    ("leaf", _leaf, _leaf_said),
-    ("leaf_backward", _backward, _backward_said),
-    ("leaf_hook", _hook, _hook_said),
-):
-    _LIBRARY.impl(_name, _programs(_real), "CompositeExplicitAutograd")
-    _LIBRARY.impl(_name, torch.library.fallthrough_kernel, "Autograd")
-    torch.library.register_fake(f"flambeau_capture::{_name}", _said, lib=_LIBRARY)
+@functools.cache
+def _operators() -> torch.library.Library:
+    """Define them, with the first call that is captured: importing leaves torch's dispatcher as it is."""
+    library = torch.library.Library("flambeau_capture", "DEF")
+    for signature, real, said in (
+        ("leaf(int key, Tensor[] tensors, SymInt[] numbers, bool[] wanted) -> Tensor[]", _leaf, _leaf_said),
+        (
+            "leaf_backward(int key, Tensor token, Tensor[] tangents, SymInt[] sizes, bool[] wanted) -> Tensor[]",
+            _backward,
+            _backward_said,
+        ),
+        ("leaf_hook(int key, Tensor[] gradients, bool[] present) -> ()", _hook, _hook_said),
+    ):
+        name = library.define(signature, tags=_TAGS)
+        library.impl(name, _programs(real), "CompositeExplicitAutograd")
+        library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+        torch.library.register_fake(f"flambeau_capture::{name}", said, lib=library)
+    return library
