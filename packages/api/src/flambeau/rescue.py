@@ -85,7 +85,13 @@ def rescue(
                 return results
             if drawn is not None:
                 generator.set_state(drawn)  # what was drawn for copies is nobody's
-            raise _of_ours(error, "a compiled graph", f"eager runs this graph without an error. {REPORT}")
+            note = f"eager runs this graph without an error. {REPORT}"
+            if (
+                written
+            ):  # copies stood for what is written: of the tensors themselves autograd may refuse a write, as in eager
+                error.add_note(note)
+                raise error
+            raise _of_ours(error, "a compiled graph", note)
         finally:
             # This frame is in the traceback of what it raises: with the error it would keep the program's frame, and what that left open.
             del error, eagers
