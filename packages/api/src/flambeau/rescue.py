@@ -86,9 +86,8 @@ def rescue(
             if drawn is not None:
                 generator.set_state(drawn)  # what was drawn for copies is nobody's
             note = f"eager runs this graph without an error. {REPORT}"
-            if (
-                written
-            ):  # copies stood for what is written: of the tensors themselves autograd may refuse a write, as in eager
+            # Eager ran on copies of what is written: a write to the tensors themselves autograd may refuse, as in eager.
+            if written and type(error) is RuntimeError:
                 error.add_note(note)
                 raise error
             raise _of_ours(error, "a compiled graph", note)
