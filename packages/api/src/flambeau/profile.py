@@ -66,7 +66,7 @@ class KernelProfile:
 
     def _parts(self) -> list[Any]:
         from .insight.parts import Part, Row, kernels_part
-        from .report.page import seconds_text
+        from .units import seconds_text
 
         lines: tuple[str, ...] = (
             f"{seconds_text(self.call_seconds)} a call under the profiler, mean of {self.runs}; {seconds_text(self.kernel_seconds)} of it in"

@@ -9,7 +9,7 @@ import pytest
 
 from flambeau.report import Section, render_page
 from flambeau.report.cells import LONG, counted, shorter, table
-from flambeau.report.page import bytes_text, colours, embedded, number_text, seconds_text
+from flambeau.report.page import colours, embedded
 from flambeau.report.pictures import fusion, standalone
 
 
@@ -22,18 +22,6 @@ def test_a_page_is_one_file() -> None:
 def test_embedded_json_cannot_end_its_element() -> None:
     text = "</script><!-- \u2028"
     assert "<" not in embedded(text) and json.loads(embedded(text)) == text
-
-
-@pytest.mark.parametrize(
-    ("function", "value", "text"),
-    [
-        (seconds_text, 1.5, "1.5 s"), (seconds_text, 0.0021, "2.1 ms"), (seconds_text, 3e-6, "3 µs"), (seconds_text, 4e-9, "4 ns"),
-        (seconds_text, 0.0, "0 s"), (seconds_text, None, ""), (bytes_text, 12, "12 B"), (bytes_text, 3 << 20, "3 MiB"),
-        (number_text, 2e9, "2 G"), (number_text, 7.0, "7"),
-    ],
-)  # fmt: skip
-def test_numbers_have_three_digits_and_a_unit(function: object, value: object, text: str) -> None:
-    assert function(value) == text  # type: ignore[operator]
 
 
 def luminance(colour: str) -> float:

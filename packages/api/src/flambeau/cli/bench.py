@@ -20,7 +20,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from .bench_picture import bytes_text, picture, seconds_text
+from ..units import bytes_text, seconds_text
+from .bench_picture import picture
 from .failures import BadInput
 
 _NAMES = ("eager", "torch.compile", "flambeau")
@@ -125,8 +126,8 @@ def _answer(request: dict[str, Any], timeout: float, warm: bool) -> dict[str, An
             )
         except subprocess.TimeoutExpired:
             return {"error": f"not done after {timeout:.0f} seconds"}
-    for line in reversed(done.stdout.splitlines()):
-        found: dict[str, Any] = json.loads(line)
+    if done.stdout:
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     return {"error": f"the process ended with status {done.returncode}: {last}"}

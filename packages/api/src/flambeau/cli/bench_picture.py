@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+from ..units import bytes_text, seconds_text
+
 _LEFT, _BAR, _GAP, _ROW, _TOP = 230, 250, 90, 26, 54
 _COLOURS = {"eager": "#8a8f98", "torch.compile": "#d9822b", "flambeau": "#2b6cb0"}
 
@@ -72,19 +74,3 @@ def _text(
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" fill="{colour}">'
         f"{escape(words)}</text>"
     )
-
-
-def seconds_text(seconds: float) -> str:
-    """Three digits with a unit."""
-    for unit, scale in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
-def bytes_text(count: float) -> str:
-    """Three digits with a unit."""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count:.0f} B"

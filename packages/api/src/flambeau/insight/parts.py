@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ..records import FrameRecord, GuardRecord
 from ..report.model import plain_function
-from ..report.page import bytes_text, number_text, seconds_text
+from ..units import bytes_text, number_text, seconds_text
 from .facts import Facts
 from .steps import Step
 

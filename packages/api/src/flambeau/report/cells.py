@@ -11,7 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from .page import render, seconds_text
+from ..units import seconds_text
+from .page import render
 
 Row = Sequence[Any]
 _PATH = re.compile(r"(?<![\w.])/(?:[^/\s:()]+/)+([^/\s:()]+/[^/\s:()]+\.py)\b")

@@ -13,9 +13,10 @@ from typing import Any
 from markupsafe import Markup
 
 from ..trace.reader import Trace
+from ..units import bytes_text
 from .cells import number, seconds, table, whole, wide
 from .model import Compile, spans_of
-from .page import Section, bytes_text
+from .page import Section
 from .stages import meaning
 
 Side = Sequence[Compile]

@@ -13,10 +13,11 @@ from typing import Any
 from markupsafe import Markup
 
 from ..trace.reader import Process, Trace
+from ..units import seconds_text
 from . import pictures
 from .cells import counted, seconds, shorter, table, whole, wide
 from .model import Compile, Span, spans_of
-from .page import Section, render, seconds_text
+from .page import Section, render
 from .stages import meaning
 
 _MEASURING = "measure for the trace"

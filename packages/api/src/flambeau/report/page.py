@@ -19,6 +19,8 @@ from attrs import frozen
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ..units import bytes_text, number_text, seconds_text
+
 _COLOUR = re.compile(r"--([\w-]+): (#\w+);")
 
 
@@ -102,33 +104,3 @@ def colours(*, dark: bool) -> dict[str, str]:
     """The names of colours, and what they are on light or on dark grounds."""
     light, _, rest = _asset("report.css").partition("@media (prefers-color-scheme: dark)")
     return dict(_COLOUR.findall(rest.partition("* {")[0] if dark else light))
-
-
-def seconds_text(seconds: float | None) -> str:
-    """Three digits and a unit: "1.23 ms"."""
-    if seconds is None:
-        return ""
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns" if seconds else "0 s"
-
-
-def bytes_text(amount: float | None) -> str:
-    """Three digits and a unit: "1.5 MiB"."""
-    if amount is None:
-        return ""
-    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if abs(amount) >= 1024**power:
-            return f"{amount / 1024**power:.3g} {unit}"
-    return f"{amount:.0f} B"
-
-
-def number_text(amount: float | None) -> str:
-    """Three digits and a factor: "1.5 G"."""
-    if amount is None:
-        return ""
-    for factor, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if abs(amount) >= factor:
-            return f"{amount / factor:.3g}{unit}"
-    return f"{amount:.3g}"

@@ -14,9 +14,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from markupsafe import Markup
 
+from ..units import bytes_text, number_text, seconds_text
 from .cells import counted
 from .model import Span, plain_function
-from .page import bytes_text, colours, number_text, seconds_text
+from .page import colours
 from .stages import meaning
 
 WIDTH = 980

@@ -13,11 +13,12 @@ from typing import Any
 from markupsafe import Markup
 
 from ..trace.reader import Process, Trace
+from ..units import bytes_text, number_text, seconds_text
 from . import pictures
 from .cells import counted, number, seconds, shorter, table, whole, wide
 from .links import panes_of
 from .model import Compile
-from .page import Section, bytes_text, number_text, render, seconds_text
+from .page import Section, render
 
 
 def _first(parts: Sequence[tuple[str, Any, float]]) -> int:
