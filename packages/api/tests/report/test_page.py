@@ -8,7 +8,7 @@ import re
 import pytest
 
 from flambeau.report import Section, render_page
-from flambeau.report.cells import LONG, counted, shorter, table
+from flambeau.report.cells import LONG, shorter, table
 from flambeau.report.page import colours, embedded
 from flambeau.report.pictures import fusion, standalone
 
@@ -60,11 +60,6 @@ def test_long_tables_can_be_filtered() -> None:
 
 
 def test_words() -> None:
-    assert (counted(1, "break"), counted(2, "break"), counted(0, "entry", "entries")) == (
-        "1 break",
-        "2 breaks",
-        "0 entries",
-    )
     assert shorter("assumed at /a/b/c.py:3 in f") == "assumed at b/c.py:3 in f"
     assert shorter("c.py:3 of size 1/2") == "c.py:3 of size 1/2"
 

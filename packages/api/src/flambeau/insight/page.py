@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..report.cells import LONG, counted
+from ..report.cells import LONG
 from ..report.page import Section, render, render_page
+from ..units import counted
 from .facts import Facts
 from .parts import Part, parts_of
 

@@ -37,11 +37,16 @@ def widths_of(part: Part) -> list[int]:
     return [max(len(row[place]) for row in rows) for place in range(len(part.heads))]
 
 
-def _cells(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[int]) -> str:
-    placed = [
+def aligned(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[int]) -> list[str]:
+    """Each as wide as its column, numbers to the right."""
+    return [
         cell.rjust(width) if place in numeric else cell.ljust(width)
         for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
+
+
+def _cells(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[int]) -> str:
+    placed = aligned(cells, widths, numeric)
     line = " ".join(placed).rstrip()
     if len(line) <= WIDTH:
         return line

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from .parts import Part
-from .plain import widths_of
+from .plain import aligned, widths_of
 
 
 def renderable(parts: Sequence[Part]) -> Group:
@@ -39,10 +39,7 @@ def _rows(part: Part) -> list[RenderableType]:
 
 
 def _cells(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[int]) -> str:
-    return "  ".join(
-        cell.rjust(width) if place in numeric else cell.ljust(width)
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ).rstrip()
+    return "  ".join(aligned(cells, widths, numeric)).rstrip()
 
 
 def _style(line: str) -> str:

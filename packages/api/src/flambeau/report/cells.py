@@ -48,11 +48,6 @@ def wide(text: str, *, more: str = "", mono: bool = False) -> dict[str, Any]:
     return {"text": text, "sort": text, "class": "wide mono" if mono else "wide", "more": more}
 
 
-def counted(amount: int, one: str, several: str = "") -> str:
-    """ "1 break", "2 breaks"."""
-    return f"{amount} {one if amount == 1 else several or one + 's'}"
-
-
 def shorter(text: str) -> str:
     """A sentence in which a file is named by its folder and its name."""
     return _PATH.sub(r"\1", text)

@@ -13,9 +13,9 @@ from typing import Any
 from markupsafe import Markup
 
 from ..trace.reader import Process, Trace
-from ..units import seconds_text
+from ..units import counted, seconds_text
 from . import pictures
-from .cells import counted, seconds, shorter, table, whole, wide
+from .cells import seconds, shorter, table, whole, wide
 from .model import Compile, Span, spans_of
 from .page import Section, render
 from .stages import meaning

@@ -14,8 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from markupsafe import Markup
 
-from ..units import bytes_text, number_text, seconds_text
-from .cells import counted
+from ..units import bytes_text, counted, number_text, seconds_text
 from .model import Span, plain_function
 from .page import colours
 from .stages import meaning

@@ -13,9 +13,9 @@ from typing import Any
 from markupsafe import Markup
 
 from ..trace.reader import Process, Trace
-from ..units import bytes_text, number_text, seconds_text
+from ..units import bytes_text, counted, number_text, seconds_text
 from . import pictures
-from .cells import counted, number, seconds, shorter, table, whole, wide
+from .cells import number, seconds, shorter, table, whole, wide
 from .links import panes_of
 from .model import Compile
 from .page import Section, render
