@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -34,6 +33,29 @@ def wrong():
 def does_not_run():
     return torch.nn.Linear(8, 4), (torch.ones(2, 3),)
 """
+COUNTS = """
+import random
+import numpy
+import torch
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x.add_(1) * self.calls
+
+MODEL, X = Counts(), torch.ones(3)
+
+def make():
+    return MODEL, (X,)
+
+def draws():
+    scale = random.random() + numpy.random.rand()
+    return (lambda x: x * scale), (torch.ones(3),)
+"""
 ROW: dict[str, Any] = {
     "first_seconds": 2.0, "median": 1e-3, "low": 9e-4, "high": 1.2e-3, "samples": 9, "peak_bytes": 2048, "difference": 0.0,
 }  # fmt: skip
@@ -41,6 +63,7 @@ ROWS = [
     {"engine": "eager", **ROW},
     {"engine": "flambeau/max-autotune-no-cudagraphs", **ROW, "median": 5e-4, "difference": 3e-7},
     {"engine": "torch.compile", "error": "RuntimeError: <no> compiler"},
+    {"engine": "flambeau", **ROW, "difference": None},
 ]
 
 
@@ -56,12 +79,11 @@ def run(*words: object) -> Result:
 
 
 def test_two_engines(model: Path, tmp_path: Path) -> None:
-    """In processes of their own: numbers as JSON, and a picture of them."""
+    """Each in a process of its own: numbers as JSON, and a picture of them."""
     drawn = tmp_path / "times.svg"
     words = [f"{model}:make", "--engines", "eager,flambeau", "--seconds", "0.05", "--json", "--save", str(drawn)]
-    command = [sys.executable, "-m", "flambeau", "bench", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
     eager, ours = json.loads(done.stdout)
     assert (eager["engine"], ours["engine"]) == ("eager", "flambeau")
     assert eager["difference"] == 0 and ours["difference"] < 1e-5
@@ -89,12 +111,51 @@ def test_what_differs() -> None:
     assert contestant._difference([torch.ones(0)], [torch.ones(0)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "difference"),
+    [
+        ([1.0, float("nan")], [1.0, 2.0], float("inf")),
+        ([1.0, float("inf")], [1.0, 2.0], float("inf")),
+        ([1.0, 2.0], [1.0, float("nan")], float("inf")),
+        ([1.0, float("inf")], [1.0, -float("inf")], float("inf")),
+        ([1.5, float("inf")], [1.0, float("inf")], 0.5),
+        ([2, 7], [2, 4], 0.75),
+        ([1j, 1 + 1j], [1j, 1 - 0j], 1.0),
+    ],
+)
+def test_what_is_no_number_differs(ours: list[Any], theirs: list[Any], difference: float) -> None:
+    """One nan or infinity beside a number is an infinite difference; the same infinity beside itself is none, and hides no other."""
+    assert contestant._difference([torch.tensor(ours)], [torch.tensor(theirs)]) == difference
+
+
+def test_what_a_call_changes_is_made_anew(tmp_path: Path) -> None:
+    """A model that counts its calls, and writes to its argument, gives eager's result under the engine too; so does one drawn by other generators."""
+    path = tmp_path / "model.py"
+    path.write_text(COUNTS)
+    for name in ("make", "draws"):
+        found = contestant.measured(f"{path}:{name}", "eager", train=False, seconds=0.01)
+        assert found["difference"] == 0, name
+
+
+def test_an_infinite_difference_is_none_in_json(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contestant, "compiled", lambda engine, function: lambda x: function(x) / 0)
+    found = contestant.measured(f"{model}:make", "flambeau", train=False, seconds=0.01)
+    assert found["difference"] is None and json.dumps(found, allow_nan=False)
+
+
 def test_the_table_fits_a_terminal() -> None:
     """80 columns, with the speed beside eager's; what failed says so."""
     console = Console(width=80, record=True, force_terminal=False)
     console.print(table(ROWS))
     text = console.export_text()
-    assert "2.00" in text and "failed" in text and "…" not in text and "30%" in text and "500 µs" in text
+    assert (
+        "2.00" in text
+        and "failed" in text
+        and "…" not in text
+        and "30%" in text
+        and "500 µs" in text
+        and " inf" in text
+    )
 
 
 def test_the_picture() -> None:
@@ -102,7 +163,7 @@ def test_the_picture() -> None:
     drawn = picture("model.py:<make>", ROWS)
     root = ElementTree.fromstring(drawn)
     bars = [each for each in root.iter("{http://www.w3.org/2000/svg}rect") if each.get("rx")]
-    assert len(bars) == 6 and "failed" in drawn and "&lt;make&gt;" in drawn
+    assert len(bars) == 9 and "failed" in drawn and "&lt;make&gt;" in drawn
 
 
 @pytest.mark.parametrize(

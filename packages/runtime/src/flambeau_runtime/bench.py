@@ -71,15 +71,16 @@ def _calibrate(function: Callable[[], Any], device: str) -> int:
 
 
 def _batch(function: Callable[[], Any], batch: int, device: str) -> float:
-    _wait(device)
+    wait(device)
     started = time.perf_counter()
     for _ in range(batch):
         function()
-    _wait(device)
+    wait(device)
     return (time.perf_counter() - started) / batch
 
 
-def _wait(device: str) -> None:
+def wait(device: str) -> None:
+    """Until a device of this type, the current one, has done all that was asked of it."""
     accelerator = accelerator_of(torch.device(device))
     if accelerator is not None:
         accelerator.synchronize()

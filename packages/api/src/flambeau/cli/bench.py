@@ -23,6 +23,7 @@ from rich.table import Table
 from ..units import bytes_text, seconds_text
 from .bench_picture import picture
 from .failures import BadInput
+from .processes import run_group
 
 _NAMES = ("eager", "torch.compile", "flambeau")
 _ON_CPU = "eager,torch.compile,flambeau,flambeau/max-autotune-no-cudagraphs"
@@ -67,7 +68,7 @@ def bench(
     """Time what MAKE returns, (model, args) or (model, args, kwargs), under every engine.
 
     The spread is the distance of the quartiles: beyond some 10% the machine was not quiet. Memory is the peak of one call: on a GPU with parameters, on a
-    CPU what the call allocates. What differs is the result from eager's, relative to its largest number.
+    CPU what the call allocates. What differs is the result from eager's, relative to its largest number: that of a second program, for which MAKE is called again.
     """
     chosen = _engines(engines)
     if save is not None and (save.suffix != ".svg" or not save.absolute().parent.is_dir()):
@@ -121,9 +122,7 @@ def _answer(request: dict[str, Any], timeout: float, warm: bool) -> dict[str, An
         caches = {} if warm else {name: str(Path(folder) / part) for name, part in _CACHES.items()}
         command = [sys.executable, "-m", "flambeau.cli.contestant", json.dumps(request)]
         try:
-            done = subprocess.run(
-                command, env={**os.environ, **caches}, capture_output=True, text=True, timeout=timeout, check=False
-            )
+            done = run_group(command, environment={**os.environ, **caches}, seconds=timeout)
         except subprocess.TimeoutExpired:
             return {"error": f"not done after {timeout:.0f} seconds"}
     if done.stdout:
@@ -150,6 +149,11 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
             f"{(row['high'] - row['low']) / row['median']:.0%}",
             "" if eager is None else f"{eager / row['median']:.2f}",
             bytes_text(row["peak_bytes"]),
-            f"{row['difference']:.0e}" if row["difference"] else "0",
+            _difference_text(row["difference"]),
         )
     return made
+
+
+def _difference_text(difference: float | None) -> str:
+    """That of a result whose shape is another, or which alone is no number, is infinite."""
+    return "inf" if difference is None else f"{difference:.0e}" if difference else "0"

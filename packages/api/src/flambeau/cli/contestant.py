@@ -6,8 +6,11 @@ the target, or `error` for what the engine raised. What the program prints goes 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -17,9 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from flambeau_runtime.bench import measure
+from flambeau_runtime.bench import measure, wait
 
-from .failures import BadInput, one_line
+from ..debugging.compare import distances, magnitudes
+from .failures import BadInput, one_line, raised
 from .programs import function_named, made_by
 
 Call = Callable[[], Any]
@@ -40,21 +44,21 @@ def compiled(engine: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def measured(target: str, engine: str, train: bool, seconds: float) -> dict[str, Any]:
-    """Make the program, run it in eager for its results, then under the engine."""
-    torch.manual_seed(_SEED)
-    function, args, kwargs = made_by(function_named(target), target)
-    device = _device(function, args, kwargs)
+    """Make the program and run it in eager for its results, then make it again and run it under the engine: a call may change a model and its arguments."""
     with torch.set_grad_enabled(train):
-        expected = _results(_call(target, _step(function, function, args, kwargs, train)))
+        expected = _expected(target, train)
+        function, args, kwargs = _made(target)
+        device = _device(function, args, kwargs)
         start = time.perf_counter()
         step = _step(function, compiled(engine, function), args, kwargs, train)
-        torch.manual_seed(_SEED)
+        _seed()
         actual = _results(step())
-        _wait(device)
+        wait(device)
         first = time.perf_counter() - start
         step()
         times = measure(step, seconds=seconds, device=device)
         peak = _peak_bytes(step, device)
+    difference = _difference(actual, expected)
     return {
         "device": device,
         "first_seconds": first,
@@ -63,17 +67,35 @@ def measured(target: str, engine: str, train: bool, seconds: float) -> dict[str,
         "high": times.high,
         "samples": times.samples,
         "peak_bytes": peak,
-        "difference": _difference(actual, expected),
+        # JSON has no infinity.
+        "difference": difference if math.isfinite(difference) else None,
     }
 
 
-def _call(target: str, step: Call) -> Any:
-    """The first call, in eager: what it raises is the program's."""
-    from .failures import raised
+def _made(target: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The program, the same each time."""
+    _seed()
+    return made_by(function_named(target), target)
 
+
+def _seed() -> None:
     torch.manual_seed(_SEED)
+    random.seed(_SEED)
+    with contextlib.suppress(ImportError):
+        import numpy as np
+
+        np.random.seed(_SEED)
+
+
+def _expected(target: str, train: bool) -> list[Tensor]:
+    """What eager computes: what it raises is the program's."""
+    function, args, kwargs = _made(target)
+    step = _step(function, function, args, kwargs, train)
+    _seed()
     try:
-        return step()
+        return _results(step())
+    except BadInput:
+        raise
     except Exception as error:
         raise raised(f"what {target}() returned", error) from error
 
@@ -103,26 +125,19 @@ def _device(function: Any, args: Any, kwargs: Any) -> str:
     return next((value.device.type for value in tensors if value.device.type != "cpu"), "cpu")
 
 
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
 def _results(results: Any) -> list[Tensor]:
     return [value.detach().cpu().clone() for value in pytree.tree_leaves(results) if isinstance(value, Tensor)]
 
 
 def _difference(actual: list[Tensor], expected: list[Tensor]) -> float:
-    """The largest difference of any result, relative to the largest number in it."""
+    """The largest difference of any result, relative to the largest number in it; infinite where one of both alone is nan or infinite."""
     if [value.shape for value in actual] != [value.shape for value in expected]:
         return float("inf")
     found = 0.0
     for ours, theirs in zip(actual, expected, strict=True):
         if theirs.numel():
-            ours, theirs = ours.to(torch.complex128), theirs.to(torch.complex128)
-            scale = float(theirs.abs().nan_to_num().max()) or 1.0
-            unlike = (ours - theirs).abs().masked_fill(ours.isnan() & theirs.isnan(), 0)
-            found = max(found, float(unlike.max()) / scale)
+            scale = float(magnitudes(theirs).max()) or 1.0
+            found = max(found, float(distances(ours, theirs).max()) / scale)
     return found
 
 

@@ -79,13 +79,23 @@ def _leaf(mine: Any, wanted: Any, tolerance: float | None, *, ignore_integers: b
             return None
         return _Words(f"{int((mine != wanted).sum())} of {wanted.numel()} elements are others")
     allowed = tolerance if tolerance is not None else _TOLERANCES.get(wanted.dtype, 0.1)
-    one, other = _wide(mine), _wide(wanted)
-    same = (one == other) | (one.isnan() & other.isnan())
-    distance = torch.where(same, 0.0, (one - other).abs().double()).nan_to_num(nan=math.inf, posinf=math.inf)
-    bound = allowed * (1 + other.abs().double().nan_to_num(posinf=0.0, nan=0.0))
+    distance = distances(mine, wanted)
+    bound = allowed * (1 + magnitudes(wanted))
     if bool((distance <= bound).all()):
         return None
     return _Words(f"off by {float(distance.max()):.3g} where {allowed:.3g} is allowed", allowed, is_close_call=True)
+
+
+def distances(mine: Tensor, wanted: Tensor) -> Tensor:
+    """How far apart two tensors are, each element: 0 where both are nan or the same infinity, inf where only one is."""
+    one, other = _wide(mine), _wide(wanted)
+    same = (one == other) | (one.isnan() & other.isnan())
+    return torch.where(same, 0.0, (one - other).abs().double()).nan_to_num(nan=math.inf, posinf=math.inf)
+
+
+def magnitudes(tensor: Tensor) -> Tensor:
+    """How large each element is; 0 for nan and infinities, beside which nothing is small."""
+    return _wide(tensor).abs().double().nan_to_num(nan=0.0, posinf=0.0)
 
 
 def _wide(tensor: Tensor) -> Tensor:
@@ -96,16 +106,8 @@ def _as_near(mine: Tensor, wanted: Tensor, exact: Any, allowed: float) -> bool:
     """Whether ours is as near to the exact result as eager's."""
     if not isinstance(exact, Tensor) or exact.shape != wanted.shape:
         return False
-    true = _wide(exact)
-    ours, theirs = _error(_wide(mine), true), _error(_wide(wanted), true)
+    ours, theirs = (float(distances(value, exact).square().mean().sqrt()) for value in (mine, wanted))
     return ours <= FACTOR * theirs + allowed * 1e-2
-
-
-def _error(value: Tensor, true: Tensor) -> float:
-    same = (value == true) | (value.isnan() & true.isnan())
-    distance = torch.where(same, 0.0, (value - true).abs()).square().mean().sqrt()
-    found = float(distance)
-    return math.inf if math.isnan(found) else found
 
 
 def copies(values: Sequence[Any]) -> list[Any]:
