@@ -10,6 +10,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from flambeau.cli.group import COMMANDS
+
 from .pages import FOLDERS, ROOT, Page, pages, tree
 
 PAGES = pages("*.md", "docs/*.md", "docs/*/*.md", "packages/*/*.md", "benchmarks/*.md")
@@ -102,3 +104,9 @@ def test_the_index_names_every_page_on_a_concept() -> None:
     assert sorted(written - set(index.links())) == []
     for page in pages("docs/decisions/*.md"):
         assert page.text.startswith(f"# {int(PurePosixPath(page.path).name[:4])}. "), page.path
+
+
+def test_every_command_has_a_row() -> None:
+    rows = [line for line in (ROOT / "docs/guide/commands.md").read_text().splitlines() if line.startswith("| ")]
+    missing = [name for name in COMMANDS if not any(re.search(rf"`flambeau {name}\b", row) for row in rows)]
+    assert not missing

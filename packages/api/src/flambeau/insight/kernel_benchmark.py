@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from attrs import frozen
@@ -72,15 +73,18 @@ def read(path: Path) -> runtime.Artifact:
 
 
 def benchmark(artifact: runtime.Artifact, pattern: str = "", *, rounds: int = ROUNDS) -> list[KernelTime]:
-    """Time the steps whose names a regular expression is found in, in running order; those of one name once."""
-    places = {_name(artifact, place): place for place in alone(artifact)}
-    device = device_of(artifact)
-    return [_timed(artifact, name, place, device, rounds) for name, place in places.items() if re.search(pattern, name)]
+    """Time the steps whose names a regular expression is found in, in running order; those that do the same on operands of the same layout once."""
+    found: dict[Any, list[Alone]] = {}
+    for place in alone(artifact):
+        name = name_of(artifact, place)
+        if re.search(pattern, name):
+            found.setdefault((name, place.position if place.program is None else place.program), []).append(place)
+    return [_measured(artifact, name, places, rounds) for (name, _), places in found.items()]
 
 
 def names(artifact: runtime.Artifact) -> list[str]:
     """Of all steps."""
-    return list(dict.fromkeys(_name(artifact, place) for place in alone(artifact)))
+    return list(dict.fromkeys(name_of(artifact, place) for place in alone(artifact)))
 
 
 def table(times: Sequence[KernelTime]) -> str:
@@ -97,32 +101,37 @@ def table(times: Sequence[KernelTime]) -> str:
     return "\n".join(lines)
 
 
-def _name(artifact: runtime.Artifact, place: Alone) -> str:
+def name_of(artifact: runtime.Artifact, place: Alone) -> str:
+    """That of the kernel, or of the operator with its overload."""
     instruction = place.instruction
     if isinstance(instruction, Launch):
         return artifact.kernels[instruction.kernel].name
     return ".".join(filter(None, (instruction.op, instruction.overload)))
 
 
-def _timed(artifact: runtime.Artifact, name: str, place: Alone, device: torch.device, rounds: int) -> KernelTime:
-    instruction = place.instruction
+def timed(place: Alone, rounds: int) -> tuple[float | None, str]:
+    """Seconds of a step by itself, or why it was not timed."""
+    if place.program is None:
+        return None, "a size or layout is not known before it runs"
+    if isinstance(place.instruction, Call) and not place.instruction.op.startswith("aten::"):
+        return None, "an operator of other libraries is not called for a measurement"
+    device = device_of(place.program)
+    with torch.random.fork_rng(devices=[] if device.type == "cpu" else None):
+        (seconds,) = time_artifacts([place.program], device, rounds)
+    return seconds, "" if seconds is not None else "it raises for made-up operands"
+
+
+def _measured(artifact: runtime.Artifact, name: str, places: Sequence[Alone], rounds: int) -> KernelTime:
+    instruction = places[0].instruction
     is_kernel = isinstance(instruction, Launch)
     meta = artifact.kernels[instruction.kernel].meta if isinstance(instruction, Launch) else instruction.meta
-    seconds, note = None, ""
-    if place.program is None:
-        note = "a size or layout is not known before it runs"
-    elif isinstance(instruction, Call) and not instruction.op.startswith("aten::"):
-        note = "an operator of other libraries is not called for a measurement"
-    else:
-        with torch.random.fork_rng(devices=[] if device.type == "cpu" else None):
-            (seconds,) = time_artifacts([place.program], device, rounds)
-        note = "" if seconds is not None else "it raises for made-up operands"
+    seconds, note = timed(places[0], rounds)
     return KernelTime(
         name,
         "kernel" if is_kernel else "library call",
         seconds,
         int(meta.get("bytes") or 0),
         int(meta.get("flops") or 0),
-        place.count,
+        sum(place.count for place in places),
         note,
     )

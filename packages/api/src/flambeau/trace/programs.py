@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from flambeau_runtime.alone import Alone, alone
-from flambeau_runtime.artifact import Artifact, Call, Launch
+from flambeau_runtime.artifact import Artifact, Launch
 from flambeau_runtime.limits import limits_of
-from flambeau_runtime.timing import time_artifacts
 
+from ..insight.kernel_benchmark import name_of, timed
+from ..insight.steps import device_of
 from .memory import planned
 from .session import Session
 
@@ -61,10 +62,7 @@ def _write_limits(session: Session, device: str) -> None:
 
 
 def _device(place: Alone) -> str:
-    if place.program is None:
-        return "cpu"
-    kinds = [spec.device.type for spec in place.program.program.inputs if spec.device is not None]
-    return next((kind for kind in kinds if kind != "cpu"), "cpu")
+    return "cpu" if place.program is None else device_of(place.program).type
 
 
 def _rows(artifact: Artifact, places: list[Alone], until: float) -> list[dict[str, Any]]:
@@ -82,14 +80,10 @@ def _rows(artifact: Artifact, places: list[Alone], until: float) -> list[dict[st
 
 def _facts(artifact: Artifact, place: Alone) -> dict[str, Any]:
     instruction = place.instruction
-    if isinstance(instruction, Launch):
-        kernel = artifact.kernels[instruction.kernel]
-        name, meta = kernel.name, kernel.meta
-    else:
-        name, meta = ".".join(filter(None, (instruction.op, instruction.overload))), getattr(instruction, "meta", {})
+    meta = artifact.kernels[instruction.kernel].meta if isinstance(instruction, Launch) else instruction.meta
     facts = {key: meta.get(key) for key in ("origins", "ops", "stack", "modules", "bytes", "flops")}
     return {
-        "name": name,
+        "name": name_of(artifact, place),
         "kind": "kernel" if isinstance(instruction, Launch) else "library call",
         "position": list(place.position),
         "count": place.count,
@@ -113,13 +107,6 @@ def _moved(place: Alone) -> int | None:
 
 
 def _timed(place: Alone, until: float) -> tuple[float | None, str]:
-    if place.program is None:
-        return None, "a size or layout is not known before it runs"
-    if isinstance(place.instruction, Call) and not place.instruction.op.startswith("aten::"):
-        return None, "an operator of other libraries is not called for a measurement"
-    if time.perf_counter() > until:
+    if place.program is not None and time.perf_counter() > until:
         return None, f"measurements of a program end after {PATIENCE_SECONDS:.0f} seconds"
-    device = torch.device(_device(place))
-    with torch.random.fork_rng(devices=[] if device.type == "cpu" else None, enabled=True):
-        (seconds,) = time_artifacts([place.program], device, ROUNDS)
-    return seconds, "" if seconds is not None else "it raises for made-up operands"
+    return timed(place, ROUNDS)
