@@ -303,6 +303,7 @@ LEFT_OUT = {
     "api/src/flambeau/explanation.py": "what explain says",
     "api/src/flambeau/profile.py": "what profile says",
     "api/src/flambeau/units.py": "numbers in words",
+    "api/src/flambeau/scripts.py": "scripts that commands run",
     "capture/src/flambeau_capture/guards/words.py": "guards in words",
     "api/src/flambeau/report/*.py": "pages about what was compiled",
     "api/src/flambeau/trace/*.py": "what is written about a compilation",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ from torch import Tensor, fx, nn
 from flambeau.debugging import trial
 from flambeau.debugging.bisect import bisect_here
 from flambeau.debugging.graphs import pack
+from flambeau.debugging.minify import operations_of_script
 from flambeau.debugging.reduce import Candidate, reduced
 from flambeau.debugging.trial import Process, Trials, check, judge, run_script, try_here
 
@@ -77,6 +83,7 @@ def test_a_process_survives_its_children(tmp_path: Path) -> None:
         "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
         "hang": "import time; time.sleep(60)",
         "leave": "import os; os._exit(4)",
+        "reads": "import sys; assert sys.stdin.read() == ''",
         "pretend": "import sys, types; sys.modules['torch.nowhere'] = types.ModuleType('torch.nowhere')",
     }
     for name, text in scripts.items():
@@ -84,10 +91,64 @@ def test_a_process_survives_its_children(tmp_path: Path) -> None:
     with Trials(seconds=5) as process:
         found = {name: process.script(str(tmp_path / f"{name}.py"), ["word"], {}) for name in scripts}
         assert process.verdict(b"no graph").startswith("ok: cannot be tried")
-        assert process.count == 6
-    assert found == {"good": "ok", "crash": "signal 11", "hang": "hung", "leave": "crash: exit", "pretend": "ok"}
+        assert process.count == 7
+    assert found.pop("hang") == "hung" and found.pop("leave") == "crash: exit" and found.pop("crash") == "signal 11"
+    assert found == {"good": "ok", "reads": "ok", "pretend": "ok"}
 
 
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs the tests may have threads, of which the scripts here need none."""
+    monkeypatch.setattr(trial, "_can_be_copied", lambda: True)
+
+
+def test_a_process_with_threads_or_devices_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads, device, can in ((1, False, True), (2, False, False), (1, True, False)):
+        monkeypatch.setattr(trial.threading, "active_count", lambda found=threads: found)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda found=device: found)
+        assert trial._can_be_copied() is can
+
+
+@pytest.mark.usefixtures("copied")
+def test_a_trial_ends_with_the_process_that_tries(tmp_path: Path) -> None:
+    """However that ends; who asks is told."""
+    said, script = tmp_path / "said", tmp_path / "script.py"
+    script.write_text(f"import os, time; open({str(said)!r}, 'w').write(str(os.getpid())); time.sleep(60)")
+    process = Process(forked=True)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(Trials(process=process).script, str(script), [], {})
+        assert _soon(lambda: said.exists() and said.read_text() != "")
+        os.kill(process._child, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="has ended"):
+            asked.result()
+    assert _soon(lambda: not Path(f"/proc/{said.read_text()}").exists())
+    with pytest.raises(RuntimeError, match="has ended"):
+        Trials(process=process).script(str(script), [], {})
+    process.close()
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    for _ in range(200):
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_operations_of_a_script(tmp_path: Path) -> None:
+    """Those of all of its graphs are counted, also of one that cannot be kept, and where the script fails in the end."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, flambeau\n"
+        "local = flambeau.compiler.allow_in_graph(lambda x: x.sin())\n"
+        "for function in (lambda x: local(x) + 1, lambda x: x * 2):\n"
+        "    flambeau.compile(function, backend='eager')(torch.ones(2))\n"
+        "raise SystemExit(1)\n"
+    )
+    assert operations_of_script(str(script), [], {}) == "3"
+
+
+@pytest.mark.usefixtures("copied")
 def test_a_copy_of_this_process_tries_too(tmp_path: Path) -> None:
     """Trials share it; each has its own environment, and folder to import from."""
     (tmp_path / "neighbour.py").write_text("import os; word = os.environ['WORD']")

@@ -28,7 +28,7 @@ def bisect(path: Path, words: tuple[str, ...], seconds: float, verify: bool, slo
 
     with Process(forked=True) as process:
         trials = Trials("slow" if slow else "any", seconds=seconds, process=process)
-        packed = slow_graph(path, words, trials, process) if slow else b""
+        packed = slow_graph(path, words, trials) if slow else b""
 
         def test(environment: Mapping[str, str]) -> bool:
             if slow:

@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from .failures import BadInput, raised
-from .programs import function_named, made_by, run_script
+from .programs import arguments_of, function_named, made_by, run_script
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
@@ -84,12 +84,7 @@ def _explained(target: str, words: Sequence[str], make: bool, arguments: str, me
         raise BadInput(
             f"a function takes no words, but {' '.join(words)!r} stands behind it; options go before {target}"
         )
-    try:
-        given: dict[str, Any] = json.loads(arguments)
-    except ValueError as error:
-        raise BadInput(f"--arguments is no JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise BadInput(f"--arguments is no JSON object: {arguments}")
+    given = arguments_of(arguments)
     function = function_named(target)
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import click
 
-from .failures import BadInput
+from .programs import arguments_of
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -23,10 +21,7 @@ def minify(path: Path, words: tuple[str, ...], slow: bool, arguments: str, secon
     from ..debugging.minify import minify as shrink
     from ..debugging.trial import Process
 
-    try:
-        given: dict[str, Any] = json.loads(arguments)
-    except ValueError as error:
-        raise BadInput(f"--arguments is no JSON: {error}") from None
+    given = arguments_of(arguments)
     with Process(forked=True) as process:
         what = "slow" if slow else "any"
         made = shrink(path, what=what, words=words, arguments=given, seconds=seconds, tell=_tell, process=process)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import json
 import os
-import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..scripts import run_as_main
 from .failures import BadInput, raised
 
 _MODULE = "__flambeau_program__"
@@ -25,18 +26,24 @@ def run_script(path: str, words: Sequence[str]) -> None:
     """Run a script as the main program, in this process. That it ends with `sys.exit()` is fine, with another status than 0 it is not."""
     if not Path(path).is_file():
         raise BadInput(f"there is no file {path!r}")
-    arguments, paths = sys.argv, sys.path
-    sys.argv = [path, *words]
-    sys.path = [str(Path(path).absolute().parent), *paths]
     try:
-        runpy.run_path(path, run_name="__main__")
+        run_as_main(path, words)
     except SystemExit as end:
         if end.code not in (None, 0):
             raise BadInput(f"{path} ended with {end.code!r}") from None
     except Exception as error:
         raise raised(path, error) from error
-    finally:
-        sys.argv, sys.path = arguments, paths
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """What `--arguments` names: those of `flambeau.compile`, as a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"--arguments is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"--arguments is no JSON object: {text}")
+    return found
 
 
 def function_named(target: str) -> Callable[..., Any]:

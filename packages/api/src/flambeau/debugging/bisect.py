@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
+from .delta import fewest
 from .overrides import OVERRIDE_BACKENDS
 
 Test = Callable[[Mapping[str, str]], bool]
@@ -154,12 +155,15 @@ class _Search:
                 return self._found("joint passes", name, -1, {_PASSES: name})
         if stage == "capture":
             return self._found(stage, "", -1, {})
+        name = self._pass_of_autograd(chosen)
+        return self._found("autograd", name, -1, {_JOINT: name}) if name else self._found(stage, "", -1, {})
+
+    def _pass_of_autograd(self, chosen: Mapping[str, str]) -> str:
+        """The first without which the program is right, or ""."""
         from flambeau_autograd.passes.runner import SWITCHES
 
-        for name in SWITCHES:
-            if self.right(f"without autograd's {name}", **chosen, **{_JOINT: name}):
-                return self._found("autograd", name, -1, {_JOINT: name})
-        return self._found(stage, "", -1, {})
+        left_out = ((name, {**chosen, _JOINT: name}) for name in SWITCHES)
+        return next((name for name, changes in left_out if self.right(f"without autograd's {name}", **changes)), "")
 
     def _left_out(self) -> dict[str, Mapping[str, str]]:
         """Each stage that a program does without, with the variables that leave it out; from the outside in."""
@@ -177,9 +181,8 @@ class _Search:
 
     def _kernels(self, graph: int) -> Finding:
         if not self.right("without kernels", **{_PASSES: "lowering"}):
-            for name in ("dead_code", "no_ops", "common_subexpressions", "dead_code_again", "min_cut"):
-                if self.right(f"without autograd's {name}", **{_JOINT: name}):
-                    return self._found("autograd", name, graph, {_JOINT: name})
+            if name := self._pass_of_autograd({}):
+                return self._found("autograd", name, graph, {_JOINT: name})
             return self._found("program", "library calls and the outer program", graph, {})
         at_fault = self._operation()
         if self._slow:
@@ -194,18 +197,15 @@ class _Search:
         return [name for name, its in switches().items() if its == kind]
 
     def _one(self, parts: Mapping[str, Mapping[str, str]], chosen: Mapping[str, str] | None = None) -> str:
-        """The one of several without which the program is right, all of them being left out; by halves. The first, where each of several would do."""
-        names = list(parts)
-        while len(names) > 1:
-            half = names[: len(names) // 2]
-            rest = names[len(names) // 2 :]
-            if self.right(f"without {', '.join(half)}", **(chosen or {}), **_together(map(parts.__getitem__, half))):
-                names = half
-            elif self.right(f"without {', '.join(rest)}", **(chosen or {}), **_together(map(parts.__getitem__, rest))):
-                names = rest
-            else:
-                return ", ".join(names)  # more than one is needed
-        return names[0] if names else ""
+        """The one of several without which the program is right, all of them being left out; those, where more than one has to be. The first, where each of several
+        would do."""
+
+        def is_right(names: Sequence[str]) -> bool:
+            return self.right(
+                f"without {', '.join(names)}", **(chosen or {}), **_together(parts[name] for name in names)
+            )
+
+        return ", ".join(fewest(list(parts), is_right))
 
     def _rules(self, name: str) -> list[str]:
         from flambeau_inductor.passes.order import TABLES

@@ -7,7 +7,6 @@ the script is made smaller instead, for as long as it is right without flambeau 
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +15,15 @@ from typing import Any
 from attrs import frozen
 
 from ..errors import UserError
+from ..explain import explain_program
 from .graphs import operations, pack, script, unpack
 from .reduce import Candidate, reduced
 from .repro import GRAPH
 from .sources import reduced_source
-from .trial import Process, Trials
+from .trial import Process, Trials, run_script
+
+#: For the whole script; trials have less to do.
+_WHOLE_SECONDS = 600.0
 
 
 class NothingToMinify(UserError):
@@ -47,20 +50,12 @@ class Minified:
     trials: int
 
 
-def failing_graphs(
-    path: Path,
-    words: Sequence[str],
-    folder: Path,
-    *,
-    seconds: float = 600.0,
-    environment: Mapping[str, str] | None = None,
-    process: Process | None = None,
-) -> list[Path]:
-    """Run a script with graphs kept in `folder`; those that failed, the last first."""
-    kept = {"FLAMBEAU_REPRO_AFTER": "dynamo", "FLAMBEAU_REPRO_LEVEL": "4", "FLAMBEAU_REPRO_DIR": str(folder)}
-    with Trials(seconds=seconds, process=process) as trials:
-        # However it ends: graphs that crashed or hung are kept as well.
-        trials.script(str(path), words, {**kept, **(environment or {})})
+def _kept_graphs(path: Path, words: Sequence[str], folder: Path, trials: Trials) -> list[Path]:
+    """Run a script with graphs kept in `folder`, those that fail, or all where the slow ones are wanted; the last first."""
+    level = "3" if trials.what == "slow" else "4"
+    kept = {"FLAMBEAU_REPRO_AFTER": "dynamo", "FLAMBEAU_REPRO_LEVEL": level, "FLAMBEAU_REPRO_DIR": str(folder)}
+    # However it ends: graphs that crashed or hung are kept as well.
+    trials.script(str(path), words, kept, seconds=max(trials.seconds, _WHOLE_SECONDS))
     found = [graph.parent for graph in folder.glob(f"*/{GRAPH}")]
     return sorted(found, key=lambda graph: graph.stat().st_mtime, reverse=True)
 
@@ -88,30 +83,29 @@ def minify(
     Raises:
         NothingToMinify: nothing fails, or the graph alone does not.
     """
-    if process is None:
-        with Process() as own:
-            return minify(path, what=what, words=words, arguments=arguments, seconds=seconds, tell=tell, process=own)
-    trials = Trials(what, arguments, seconds=seconds, process=process)
+    with Trials(what, arguments, seconds=seconds, process=process) as trials:
+        return _minified(path, words, trials, tell)
+
+
+def _minified(path: Path, words: Sequence[str], trials: Trials, tell: Callable[[str], None]) -> Minified:
     if path.is_dir():
         graphs = [path] if (path / GRAPH).exists() else [found.parent for found in sorted(path.glob(f"*/{GRAPH}"))]
         return _first(path, graphs, trials, tell)
     with tempfile.TemporaryDirectory(prefix="flambeau-minify-") as made:
-        level = {"FLAMBEAU_REPRO_LEVEL": "3"} if what == "slow" else {}
-        graphs = failing_graphs(path, words, Path(made), environment=level, process=process)
+        graphs = _kept_graphs(path, words, Path(made), trials)
         try:
             return _first(path, graphs, trials, tell)
         except NothingToMinify as error:
-            if what == "slow":
+            if trials.what == "slow":
                 raise
             tell(f"{error}: the script itself is shrunk")
             return _shrunk_script(path, words, trials, tell)
 
 
-def slow_graph(path: Path, words: Sequence[str], trials: Trials, process: Process) -> bytes:
-    """The first graph of a script that is slower than eager, packed. Raises NothingToMinify where there is none."""
+def slow_graph(path: Path, words: Sequence[str], trials: Trials) -> bytes:
+    """The first graph of a script that is slower than eager, packed, by trials for "slow". Raises NothingToMinify where there is none."""
     with tempfile.TemporaryDirectory(prefix="flambeau-slow-") as made:
-        environment = {"FLAMBEAU_REPRO_LEVEL": "3"}
-        graphs = failing_graphs(path, words, Path(made), environment=environment, process=process)
+        graphs = _kept_graphs(path, words, Path(made), trials)
         for graph in graphs:
             packed = (graph / GRAPH).read_bytes()
             if trials.verdict(packed).startswith("slow"):
@@ -164,14 +158,10 @@ def _shrunk_script(path: Path, words: Sequence[str], trials: Trials, tell: Calla
             return trials.script(str(file), words, {}, beside) if plain == "ok" else "ok"
 
         def operations_of(source: str) -> int:
-            """Calls in all of its graphs."""
+            """Calls in all of its graphs, also in those that cannot be kept."""
             file.write_text(source)
-            folder = Path(made) / "graphs"
-            kept = {"FLAMBEAU_REPRO_AFTER": "dynamo", "FLAMBEAU_REPRO_LEVEL": "3", "FLAMBEAU_REPRO_DIR": str(folder)}
-            trials.script(str(file), words, kept, beside)
-            found = [operations(unpack(graph.read_bytes())[0]) for graph in folder.glob(f"*/{GRAPH}")]
-            shutil.rmtree(folder, ignore_errors=True)
-            return sum(found)
+            said = trials.script(str(file), words, {}, beside, run=operations_of_script)
+            return int(said) if said.isdecimal() else 0  # no number where it does not end in time
 
         failure = verdict(text)
         if failure == "ok":
@@ -180,6 +170,12 @@ def _shrunk_script(path: Path, words: Sequence[str], trials: Trials, tell: Calla
         before, after = operations_of(text), operations_of(best)
         note = f'"""Shrunk from {before} operations to {after} by `flambeau minify`: {failure}."""\n\n'
         return Minified(note + best, after, before, failure, trials.count)
+
+
+def operations_of_script(path: str, words: Sequence[str], environment: Mapping[str, str], beside: str = "") -> str:
+    """Run a script as `run_script` does; how many operations the graphs have that were captured of it."""
+    found = explain_program(lambda: run_script(path, words, environment, beside), measure=False)
+    return str(sum(each.op_count for each in found))
 
 
 def _kind(verdict: str) -> str:

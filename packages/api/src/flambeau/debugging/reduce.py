@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from .compare import copies
 from .delta import fewest
+from .graphs import operations
 
 
 @frozen
@@ -29,7 +30,7 @@ class Candidate:
     @property
     def size(self) -> int:
         """Calls in the graph."""
-        return sum(node.op.startswith("call_") for node in self.graph.graph.nodes)
+        return operations(self.graph)
 
 
 Fails = Callable[[Candidate], bool]

@@ -8,15 +8,16 @@ computes nothing, so that a child may use threads and GPUs. It loads what childr
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
 import pickle
-import runpy
 import select
 import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +27,11 @@ from typing import IO, Any
 import torch
 from torch import nn
 
+from ..scripts import run_as_main
 from .compare import copies, difference, run, widened
 
 _LENGTH = struct.Struct("<Q")
+_PR_SET_PDEATHSIG = 1
 #: How much slower than eager counts as slow, how long one look at that takes, and how many have to say so.
 _SLOWER, _SECONDS, _LOOKS = 1.2, 0.2, 3
 
@@ -150,10 +153,8 @@ def try_here(
 def run_script(path: str, words: Sequence[str], environment: Mapping[str, str], beside: str = "") -> str:
     """Run a script in this process, which it may change as it likes, as if it lay in the folder `beside`."""
     os.environ.update(environment)
-    sys.argv = [path, *words]
-    sys.path.insert(0, beside or os.path.dirname(os.path.abspath(path)))
     try:
-        runpy.run_path(path, run_name="__main__")
+        run_as_main(path, words, beside)
     except SystemExit as end:
         return "ok" if end.code in (None, 0) else f"exit {end.code}"
     except BaseException as error:
@@ -167,14 +168,14 @@ class Process:
 
     Args:
         environment: laid over this process's.
-        forked: it is this process's own child, which saves loading torch again: for processes that have computed nothing, whose threads and
-            devices a child would do without.
+        forked: it is this process's own child, which saves loading torch again: for processes that have computed nothing, as a child has none
+            of their threads, and cannot use their devices. Where there are any of these, a new process is started all the same.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None, *, forked: bool = False) -> None:
         changed = {"FLAMBEAU_SUPPRESS_ERRORS": "0", **(environment or {}), **_QUIET}
         self._child: subprocess.Popen[bytes] | int
-        if forked:
+        if forked and _can_be_copied():
             self._child, self._jobs, self._answers = _forked(changed)
             return
         self._child = subprocess.Popen(
@@ -194,7 +195,8 @@ class Process:
 
     def close(self) -> None:
         """End it."""
-        self._jobs.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._jobs.close()  # a job that an ended process did not read
         self._answers.close()
         if isinstance(self._child, int):
             os.waitpid(self._child, 0)
@@ -204,12 +206,19 @@ class Process:
     def ask(self, function: Callable[..., str], arguments: Sequence[Any], seconds: float) -> str:
         """What a function answers in a child, which is stopped after `seconds`. Raises RuntimeError where the process has ended."""
         job = pickle.dumps((function, arguments, seconds))
-        self._jobs.write(_LENGTH.pack(len(job)) + job)
-        self._jobs.flush()
-        size = self._answers.read(_LENGTH.size)
+        size = b""
+        with contextlib.suppress(BrokenPipeError):
+            self._jobs.write(_LENGTH.pack(len(job)) + job)
+            self._jobs.flush()
+            size = self._answers.read(_LENGTH.size)
         if len(size) < _LENGTH.size:
             raise RuntimeError("the process that tries graphs has ended")
         return self._answers.read(*_LENGTH.unpack(size)).decode()
+
+
+def _can_be_copied() -> bool:
+    """Whether a child of this process can compute. Threads of torch's own begin with what it computes, and are not seen here."""
+    return threading.active_count() == 1 and not torch.cuda.is_initialized()
 
 
 def _forked(environment: Mapping[str, str]) -> tuple[int, IO[bytes], IO[bytes]]:
@@ -267,10 +276,21 @@ class Trials:
         given = (packed, self.what, self.arguments, self.how, dict(environment or {}))
         return self._process.ask(try_here, given, self.seconds)
 
-    def script(self, path: str, words: Sequence[str], environment: Mapping[str, str], beside: str = "") -> str:
-        """How a script ends: "ok", or "exit" and what it ended with; the environment is that of the script alone."""
+    def script(
+        self,
+        path: str,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        beside: str = "",
+        *,
+        seconds: float | None = None,
+        run: Callable[..., str] = run_script,
+    ) -> str:
+        """How a script ends: "ok", or "exit" and what it ended with, or what another function that runs it says. The environment is that of the script alone.
+        `seconds`: other ones than for a trial."""
         self.count += 1
-        return self._process.ask(run_script, (path, tuple(words), dict(environment), beside), self.seconds)
+        given = (path, tuple(words), dict(environment), beside)
+        return self._process.ask(run, given, self.seconds if seconds is None else seconds)
 
 
 #: What the environment of a trial must not have: it would keep and judge graphs itself.
@@ -309,21 +329,31 @@ def _is_shared(name: str) -> bool:
 def _in_child(job: bytes) -> tuple[str, list[str]]:
     """A child's verdict, and the modules that it had to load."""
     read, write = os.pipe()
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
         os.close(read)
-        _be_child(job, write)
+        _be_child(job, write, parent)
     os.close(write)
     seconds: float = pickle.loads(job)[-1]
     text, late = _read(read, seconds)
     os.close(read)
+    # What it started is of its group, which there is none of where it was stopped before it made one.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if text:
         verdict, *modules = text.split("\0")
         return verdict, modules
     return "hung" if late else f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "crash: exit", []
+
+
+def _end_with(parent: int) -> None:
+    """Also where the parent is killed: nothing else would stop a trial that hangs, as it is of a session of its own."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def _read(pipe: int, seconds: float) -> tuple[str, bool]:
@@ -339,12 +369,13 @@ def _read(pipe: int, seconds: float) -> tuple[str, bool]:
         found += part
 
 
-def _be_child(job: bytes, write: int) -> None:
-    with contextlib.suppress(OSError):
-        os.setsid()
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    os.dup2(null, 1)
+def _be_child(job: bytes, write: int, parent: int) -> None:
+    os.setsid()
+    _end_with(parent)
+    # What it prints is no verdict, and what it could read are the jobs.
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
     loaded = set(sys.modules)
     function, arguments, _ = pickle.loads(job)
     try:
