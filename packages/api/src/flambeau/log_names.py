@@ -64,7 +64,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "cache": ("flambeau_runtime.cache",),
     "async_compile": ("flambeau_runtime.workers", "flambeau_runtime.build"),
 }
-_PACKAGES = ("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime")
+#: All of ours.
+PACKAGES = ("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime")
 _WORDS = {"debug": logging.DEBUG, "info": logging.INFO}
 
 
@@ -135,7 +136,7 @@ def settings_of(given: Iterable[tuple[str, int | bool]], kind: str = "log artifa
             continue
         of_torch: list[str] = []
         ours = ALIASES.get(name, ())
-        if name.partition(".")[0] in _PACKAGES and find_spec(name) is not None:
+        if name.partition(".")[0] in PACKAGES and find_spec(name) is not None:
             ours = (name,)
         if name not in _WORDS and not ours:
             of_torch = _loggers_of_torch(name)

@@ -13,6 +13,9 @@ from click.testing import CliRunner
 import flambeau
 from flambeau.cli import main
 from flambeau.cli.group import COMMANDS
+from flambeau.errors import BackendError, InternalError, InvalidOption
+from flambeau_inductor.errors import LoweringError
+from flambeau_runtime.errors import BuildError
 
 
 def test_help_loads_no_command() -> None:
@@ -58,6 +61,40 @@ def test_wrong_bundle_is_one_line(tmp_path: Path) -> None:
     assert isinstance(done.exception, SystemExit)
     assert done.output.startswith(f"Error: {wrong}: this is not a cache bundle")
     assert len(done.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InvalidOption("no such option"), 2),
+        (BackendError("the graph has no program"), 2),
+        (FileNotFoundError(2, "No such file", "here"), 2),
+        (OSError(28, "No space left on device"), 1),
+        (InternalError("ours"), 1),
+        (LoweringError("ours"), 1),
+        (BuildError("the compiler ended with 1"), 1),
+    ],
+)
+def test_what_was_given_is_told_apart(error: Exception, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From what the machine lacks, and from faults of ours: one line, and another status."""
+
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr("flambeau.cli.cache.default_store", fails)
+    done = CliRunner().invoke(main, ["cache", "list"])
+    assert (done.exit_code, len(done.output.splitlines())) == (status, 1), done.output
+    monkeypatch.setenv("FLAMBEAU_VERBOSE", "1")
+    assert CliRunner().invoke(main, ["cache", "list"]).exception is error
+
+
+@pytest.mark.parametrize(("text", "told"), [("{", "is no JSON: "), ("[1]", "is no JSON object: [1]")])
+@pytest.mark.parametrize("command", ["explain", "minify"])
+def test_arguments_that_are_none(command: str, text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("def step():\n    pass\n")
+    target = f"{tmp_path}/script.py" + (":step" if command == "explain" else "")
+    done = CliRunner().invoke(main, [command, "--arguments", text, target])
+    assert done.exit_code == 2 and done.output.startswith(f"Error: --arguments {told}")
 
 
 def test_unwritable_file_is_one_line(tmp_path: Path) -> None:

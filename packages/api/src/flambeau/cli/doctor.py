@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
-from ..compat import PYTHON_RANGE, TORCH_RANGE
+from ..units import bytes_text, counted, seconds_text
 from .failures import one_line
 
 _MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "fails": ("!!", "bold red")}
@@ -85,36 +86,21 @@ def findings() -> Iterator[Finding]:
 
 
 def python() -> Finding:
-    """The interpreter."""
-    found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
-    low, high = PYTHON_RANGE
-    if platform.python_implementation() == "CPython" and low <= sys.version_info[:2] <= high:
-        return Finding("python", "ok", found)
-    return Finding(
-        "python",
-        "fails",
-        found,
-        f"flambeau runs on CPython {low[0]}.{low[1]} to {high[0]}.{high[1]}: make a virtual environment with one of these",
-    )
+    """The interpreter: flambeau is not imported by one that it does not support, nor beside another torch."""
+    return Finding("python", "ok", f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}")
 
 
 def torchs() -> Finding:
     """torch."""
-    low, high = TORCH_RANGE
-    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "for CPUs"
-    found = f"{torch.__version__}, built {built}"
-    if low <= (major, minor) <= high:
-        return Finding("torch", "ok", found)
-    return Finding("torch", "fails", found, f"pip install 'torch>={low[0]}.{low[1]},<{high[0]}.{high[1] + 1}'")
+    return Finding("torch", "ok", f"{torch.__version__}, built {built}")
 
 
 def triton() -> Finding:
-    """What compiles kernels for GPUs."""
-    try:
-        return Finding("triton", "ok", importlib.metadata.version("triton"))
-    except importlib.metadata.PackageNotFoundError:
-        pass
+    """What compiles kernels for GPUs. Its distribution has several names, and builds of one's own may have none."""
+    if find_spec("triton") is not None:
+        names = importlib.metadata.packages_distributions().get("triton", [])
+        return Finding("triton", "ok", importlib.metadata.version(names[0]) if names else "of an unknown version")
     if torch.cuda.is_available():
         return Finding(
             "triton",
@@ -131,7 +117,7 @@ def gpus() -> Iterator[Finding]:
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             found = torch.cuda.get_device_properties(number)
-            told = f"cuda:{number} {found.name}, compute capability {found.major}.{found.minor}, {found.total_memory / 2**30:.0f} GiB"
+            told = f"cuda:{number} {found.name}, compute capability {found.major}.{found.minor}, {bytes_text(found.total_memory)}"
             yield Finding("gpu", "ok", f"{told}, driver {driver or 'unknown'}")
     elif not driver:
         yield Finding("gpu", "note", "none: no NVIDIA driver answers")
@@ -183,8 +169,8 @@ def cache() -> Finding:
     folder = default_store().folder
     if folder is None:
         return Finding("cache", "note", "none: caches are switched off, every process compiles anew")
-    existing = _existing(folder)
     try:
+        existing = _existing(folder)
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError:
@@ -200,10 +186,10 @@ def cache() -> Finding:
         return Finding(
             "cache",
             "note",
-            f"{folder}, {free / 2**20:.0f} MiB free there",
+            f"{folder}, {bytes_text(free)} free there",
             "`flambeau cache clear` empties it; FLAMBEAU_CACHE_DIR moves it",
         )
-    return Finding("cache", "ok", f"{folder}, {free / 2**30:.0f} GiB free there")
+    return Finding("cache", "ok", f"{folder}, {bytes_text(free)} free there")
 
 
 def _existing(folder: Path) -> Path:
@@ -228,8 +214,9 @@ def small_compile(device: str) -> Finding:
     from ..explain import explain
 
     what, function = "compile", _program()
-    x = torch.linspace(-2, 2, 64, device=device).reshape(8, 8).requires_grad_()
     try:
+        # The first use of a device: a driver that does not fit its torch is told here.
+        x = torch.linspace(-2, 2, 64, device=device).reshape(8, 8).requires_grad_()
         with config.patch(suppress_errors=False):
             found = explain(function, measure=False, options={"force_disable_caches": True})(x)
             found.result.backward()
@@ -238,14 +225,16 @@ def small_compile(device: str) -> Finding:
         return Finding(what, "fails", f"on {device}: {type(error).__name__}: {one_line(error)}", _remedy(device))
     finally:
         reset()
-    kernels = sum(program.kernels for program in found.programs)
-    seconds = sum(found.seconds.values())
     if wrong:
         return Finding(what, "fails", f"on {device}: {wrong}", _remedy(device))
+    kernels = sum(program.kernels for program in found.programs)
     if found.eager_graphs or not kernels:
         reason = next(iter(found.eager_graphs), found.not_captured or "no kernel was made of it")
         return Finding(what, "fails", f"on {device}: it runs in eager: {reason}", _remedy(device))
-    return Finding(what, "ok", f"on {device}: {kernels} kernels in {seconds:.1f} s, results and gradients as in eager")
+    took = seconds_text(sum(found.seconds.values()))
+    return Finding(
+        what, "ok", f"on {device}: {counted(kernels, 'kernel')} in {took}, results and gradients as in eager"
+    )
 
 
 def _program() -> Callable[[torch.Tensor], torch.Tensor]:

@@ -9,21 +9,10 @@ import traceback
 
 import click
 
-_LIBRARIES = frozenset(
-    [
-        "flambeau",
-        "flambeau_capture",
-        "flambeau_autograd",
-        "flambeau_inductor",
-        "flambeau_runtime",
-        "torch",
-        "click",
-        "runpy",
-        "importlib",
-        "json",
-    ]
-)
-"""Whose frames are not the user's."""
+from ..log_names import PACKAGES
+
+#: Whose frames are not the user's.
+_LIBRARIES = frozenset((*PACKAGES, "torch", "click", "runpy", "importlib", "json"))
 
 
 class BadInput(click.ClickException):

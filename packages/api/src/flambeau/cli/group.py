@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from flambeau_capture import InternalError
+from flambeau_runtime.errors import BuildError, CompilerUnavailable, PredictionError
 
 from .. import __version__
 from ..errors import FlambeauError, UnknownName
@@ -34,6 +34,11 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "report": "Show what was compiled as a page, of a folder that FLAMBEAU_TRACE named.",
     }
 )
+
+
+#: Errors that no other input would mend: ours, which are AssertionErrors in every package, and the machine's.
+_OURS = (AssertionError, BuildError, CompilerUnavailable, PredictionError)
+_OF_FILES = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 class _Commands(click.Group):
@@ -62,11 +67,13 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # who reads has enough: click ends the process
         except (FlambeauError, OSError) as error:
             if os.environ.get("FLAMBEAU_VERBOSE") == "1":
                 raise
-            ours = isinstance(error, InternalError)
-            raise (click.ClickException if ours else BadInput)(one_line(error)) from None
+            given = isinstance(error, _OF_FILES) if isinstance(error, OSError) else not isinstance(error, _OURS)
+            raise (BadInput if given else click.ClickException)(one_line(error)) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
