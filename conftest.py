@@ -1,4 +1,4 @@
-"""What every test of the tree is held to, in the packages and in tests/: it leaves torch's settings of the process as they were.
+"""What every test of the tree is held to, in the packages and in tests/: it leaves torch's settings of the process as they were, and its garbage is its own.
 
 A setting that a test leaves behind decides what later tests compile, and only in the order of a run of the whole suite.
 `--update-golden` writes the texts of golden tests anew.
@@ -6,6 +6,7 @@ A setting that a test leaves behind decides what later tests compile, and only i
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the command line."""
     told = "write the texts that golden tests compare with anew"
     parser.addoption("--update-golden", action="store_true", default=False, help=told)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def young_heap() -> None:
+    """What earlier files left is kept out of collections: a process that has run thousands of tests holds millions of objects, and each collection
+    that a test, a measurement or a recording asks for would visit them all."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
