@@ -302,7 +302,7 @@ def _pools(draw):
     return sizes, kernel, stride, padding, dilation, draw(st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_pools(), st.booleans(), st.booleans())
 def test_any_pool(pool, last, counted):
     """Forward and backward of maximum and average, through the loop IR's interpreter."""
