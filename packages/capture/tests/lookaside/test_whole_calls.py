@@ -95,6 +95,16 @@ def test_what_it_returns_beside_tensors_must_stay():
         region(X)
 
 
+def test_numbers_that_it_returns_are_symbolic_in_the_trace_alone():
+    inner = nonstrict_trace(lambda x, n: (x[:n], x.shape[0] * n, x.shape[0] / 2, 7))
+
+    def f(x, n):
+        part, count, half, seven = inner(x, n)
+        return part * count + half + seven, (count, half)
+
+    check(f, *((torch.ones(rows, 2), n) for rows, n in ((4, 2), (5, 3), (6, 4))), graphs=2)
+
+
 def test_tensors_that_it_closes_over():
     weight = torch.ones(3)
     scaled = nonstrict_trace(lambda x: x * weight)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._guards import detect_fake_mode
-from torch.utils import _pytree as pytree
 
 from ..graph.nodes import first_line
+from ..graph.open_numbers import is_open
 from ..leaf_calls import LeafCall, Outcome, Place, outcome_of, refuse_different, refuse_shared
 from ..leaf_functions import LeafFunction, missing_fake
 from ..replacements import call_leaf, replaces
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ..values.base import Tracer
 
-_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DEVICES = ("cpu", "cuda")
 
 
@@ -66,7 +65,6 @@ class _Call:
         )
         self.held = held
         self.results = Results(held.name)
-        self._dynamic: list[bool] | None = None
 
     def node_function(self) -> Any:
         """What the node calls."""
@@ -103,10 +101,7 @@ class _Call:
     def _flat(self, outcome: Outcome, tensors: Sequence[torch.Tensor], new: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """The tensors of a result, and the numbers that were symbolic when it was captured."""
         leaves = [_tensor(leaf, tensors, new) if isinstance(leaf, Place) else leaf for leaf in outcome.leaves]
-        if self._dynamic is None:
-            self._dynamic = [isinstance(leaf, (torch.Tensor, *_NUMBERS)) for leaf in leaves]
-            return self.results.flat(pytree.tree_unflatten(leaves, outcome.spec))
-        return tuple(leaf for leaf, dynamic in zip(leaves, self._dynamic, strict=True) if dynamic)
+        return self.results.picked(leaves, outcome.spec)
 
 
 def _tensor(place: Place, tensors: Sequence[torch.Tensor], new: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -125,5 +120,4 @@ def _refuse_open(name: str, said: Outcome, leaves: Sequence[Any]) -> None:
 def _open(leaf: Any) -> set[Any]:
     """Symbols without a value."""
     sizes = leaf.shape if isinstance(leaf, torch.Tensor) else (leaf,)
-    nodes = [size.node for size in sizes if isinstance(size, _NUMBERS)]
-    return {symbol for node in nodes if not node.has_hint() for symbol in node.expr.free_symbols}
+    return {symbol for size in sizes if is_open(size) for symbol in size.node.expr.free_symbols}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from attrs import frozen
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.utils.stateless import _reparametrize_module
@@ -19,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from ..class_names import name_of, type_name
 from ..constant_objects import is_constant_object
+from ..graph.nodes import SYMBOLS
 from ..interp.wrapping import NotConstant
 from ..library import collections, contextlib, weakref
 from ..replacements import call_nonstrict, replaces
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     Make = Callable[["_Making"], Any]
 
 _DICTS = (dict, collections.OrderedDict)
-_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class _Making:
@@ -171,6 +172,16 @@ def _states(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], list[bool
     return states, [part.training for part in module.modules()]
 
 
+@frozen
+class _Dynamic:
+    """What differs from call to call: a tensor, or a number that was symbolic when the call was captured."""
+
+    cls: type
+
+    def __repr__(self) -> str:
+        return "'tensor'" if self.cls is torch.Tensor else self.cls.__name__
+
+
 class Results:
     """What a call gives, as its tensors and numbers and the rest, which is the same each time."""
 
@@ -180,43 +191,55 @@ class Results:
 
     def flat(self, result: Any) -> tuple[Any, ...]:
         """The tensors and numbers in a result. Raises RuntimeError where the rest is not what it was the first time."""
-        leaves, spec = pytree.tree_flatten(result)
-        rest = [_TENSOR if isinstance(leaf, (torch.Tensor, *_NUMBERS)) else leaf for leaf in leaves]
-        for leaf in rest:
-            if leaf is not _TENSOR and not is_constant_object(leaf):
-                kind = type_name(type(leaf))
-                raise RuntimeError(f"{self.name} returns an object of {kind}, of which torch's pytrees do not know")
+        return self.picked(*pytree.tree_flatten(result))
+
+    def picked(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> tuple[Any, ...]:
+        """`flat` of what was taken apart."""
         if self._known is None:
-            self._known = (spec, rest)
-        elif not _alike(self._known, (spec, rest)):
+            self._known = (spec, [self._first(leaf) for leaf in leaves])
+        expected, known = self._known
+        if spec != expected or not all(map(_fits, known, leaves)):
             raise RuntimeError(
-                f"{self.name} returns {_shown(spec, rest)}, and returned {_shown(*self._known)} when it was compiled: "
+                f"{self.name} returns {_shown(spec, leaves)}, and returned {_shown(expected, known)} when it was compiled: "
                 "what it returns beside tensors must be the same for the same arguments"
             )
-        return tuple(leaf for leaf, known in zip(leaves, rest, strict=True) if known is _TENSOR)
+        return tuple(leaf for leaf, one in zip(leaves, known, strict=True) if isinstance(one, _Dynamic))
+
+    def _first(self, leaf: Any) -> Any:
+        if isinstance(leaf, (torch.Tensor, *SYMBOLS)):
+            return _Dynamic(_class(leaf))
+        if not is_constant_object(leaf):
+            kind = type_name(type(leaf))
+            raise RuntimeError(f"{self.name} returns an object of {kind}, of which torch's pytrees do not know")
+        return leaf
 
     def value(self, t: Tracer, tensors: Sequence[Value]) -> Value:
         """The result around the values of its tensors and numbers."""
         assert self._known is not None
-        spec, rest = self._known
+        spec, known = self._known
         found = iter(tensors)
-        leaves = iter([next(found) if leaf is _TENSOR else t.wrapper.from_python(leaf) for leaf in rest])
+        leaves = iter([next(found) if isinstance(leaf, _Dynamic) else t.wrapper.from_python(leaf) for leaf in known])
         return _filled(t, spec, leaves)
 
 
-_TENSOR: Any = object()
+_CLASSES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
-def _alike(one: tuple[pytree.TreeSpec, list[Any]], other: tuple[pytree.TreeSpec, list[Any]]) -> bool:
-    """Whether two results are of the same containers and constants. A number that was symbolic once may be a plain one."""
-    if one[0] != other[0]:
-        return False
-    pairs = zip(one[1], other[1], strict=True)
-    return all(a is b or (a is not _TENSOR and b is not _TENSOR and type(a) is type(b) and a == b) for a, b in pairs)
+def _class(leaf: Any) -> type:
+    """A leaf's class for the program. A number is symbolic or plain as the trace is: with the graph the function runs on plain ones."""
+    return torch.Tensor if isinstance(leaf, torch.Tensor) else _CLASSES.get(type(leaf), type(leaf))
 
 
-def _shown(spec: pytree.TreeSpec, rest: list[Any]) -> str:
-    return repr(pytree.tree_unflatten(["tensor" if leaf is _TENSOR else leaf for leaf in rest], spec))
+def _fits(known: Any, leaf: Any) -> bool:
+    """Whether a leaf is what its place had the first time."""
+    if isinstance(known, _Dynamic):
+        return _class(leaf) is known.cls
+    return leaf is known or (_class(leaf) is type(known) and bool(leaf == known))
+
+
+def _shown(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
+    shown = [_Dynamic(torch.Tensor) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    return repr(pytree.tree_unflatten(shown, spec))
 
 
 def _filled(t: Tracer, spec: pytree.TreeSpec, leaves: Iterator[Value]) -> Value:
