@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .leaf_places import tensors_written
-from .library import contextlib, functools, itertools, weakref
+from .library import contextlib, functools, itertools, threading, weakref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,11 +32,11 @@ _GRAPHS: dict[int, _LocalGraph] = {}
 """By the number in a token."""
 _TOKENS = itertools.count(1)
 _MOST_PROMISES = 256
-_PLAIN = (torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set())
-"""What the dispatcher does outside of everything. Compiled code leaves out what counts writes, and autograd."""
 _HOLDERS = 2
 """Of a tensor that nobody else has: a name, and who counts. Of its memory: the tensor, and Python's object for its storage."""
-_NOTHING = torch.empty(0)
+
+Kind = tuple[int, torch.dtype, torch.device]
+"""Of a tensor: its rank, type and device."""
 
 
 class Place(int):
@@ -45,11 +45,13 @@ class Place(int):
 
 @frozen(eq=False)
 class Outcome:
-    """A result, or what a fake implementation says of it. `leaves` are constants and places; `new` are the tensors that are no arguments, in order."""
+    """A result, or what a fake implementation says of it. `leaves` are constants and places; `new` are the tensors that are no arguments, in order;
+    `written` are the places of the arguments that a call writes to, where a fake implementation was asked."""
 
     spec: pytree.TreeSpec
     leaves: tuple[Any, ...]
     new: list[torch.Tensor]
+    written: Sequence[int] = ()
 
     def shown(self) -> str:
         """As text, for messages."""
@@ -66,7 +68,12 @@ def facts(tensor: torch.Tensor) -> str:
     return f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
 
 
-def outcome_of(name: str, result: Any, tensors: Sequence[torch.Tensor]) -> Outcome:
+def kind_of(tensor: torch.Tensor) -> Kind:
+    """What its gradients have too."""
+    return tensor.dim(), tensor.dtype, tensor.device
+
+
+def outcome_of(name: str, result: Any, tensors: Sequence[torch.Tensor], written: Sequence[int] = ()) -> Outcome:
     """Of a call with these tensors.
 
     Raises:
@@ -93,7 +100,7 @@ def outcome_of(name: str, result: Any, tensors: Sequence[torch.Tensor]) -> Outco
             new.append(leaf)
             places[id(leaf)] = -len(new)
         leaves[place] = Place(places[id(leaf)])
-    return Outcome(spec, tuple(leaves), new)
+    return Outcome(spec, tuple(leaves), new, written)
 
 
 def _is_floating(tensor: torch.Tensor) -> bool:
@@ -139,7 +146,7 @@ class _Watch:
 
 @define(eq=False)
 class LeafCall:
-    """A call in captured code. `made` gives its arguments around tensors and numbers; `tensor_flags` says which of those are tensors."""
+    """A call in captured code. `made` gives its arguments around tensors and numbers, which `kinds` tells apart: it has None for numbers."""
 
     name: str
     function: Callable[..., Any]
@@ -147,12 +154,10 @@ class LeafCall:
     hook: Callable[..., Any] | None
     mutates: tuple[str, ...]
     made: Callable[[Sequence[Any]], Any]
-    tensor_flags: list[bool]
+    kinds: list[Kind | None]
     grad: bool
     autocast: list[tuple[str, torch.dtype]]
     key: int = field(factory=lambda: next(_KEYS), init=False)
-    _written: list[int] = field(factory=list, init=False)
-    _kinds: list[tuple[int, torch.dtype, torch.device]] = field(factory=list, init=False)
     _promises: dict[Any, Outcome] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -161,30 +166,25 @@ class LeafCall:
 
     def split(self, leaves: Sequence[Any]) -> tuple[list[torch.Tensor], list[Any]]:
         """The tensors and the numbers among leaves."""
-        pairs = list(zip(leaves, self.tensor_flags, strict=True))
-        return [leaf for leaf, flag in pairs if flag], [leaf for leaf, flag in pairs if not flag]
+        pairs = list(zip(leaves, self.kinds, strict=True))
+        return [leaf for leaf, kind in pairs if kind is not None], [leaf for leaf, kind in pairs if kind is None]
 
     def together(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
         """The leaves again."""
         tensors_left, numbers_left = iter(tensors), iter(numbers)
-        return [next(tensors_left) if flag else next(numbers_left) for flag in self.tensor_flags]
+        return [next(numbers_left) if kind is None else next(tensors_left) for kind in self.kinds]
 
     def said(self, mode: FakeTensorMode, tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Outcome:
         """What the fake implementation says, of fakes; nobody sees its operations."""
         given = self.made(self.together(tensors, numbers))
         with _disable_current_modes(), mode, torch.no_grad(), given as (args, kwargs):
-            self._kinds = [(tensor.dim(), tensor.dtype, tensor.device) for tensor in tensors]
-            self._written = tensors_written(self.function, self.mutates, args, kwargs, tensors)
-            return outcome_of(f"the fake of {self.name}", self.fake(*args, **kwargs), tensors)
+            written = tensors_written(self.function, self.mutates, args, kwargs, tensors)
+            return outcome_of(f"the fake of {self.name}", self.fake(*args, **kwargs), tensors, written)
 
-    @property
-    def written(self) -> list[int]:
-        """The places of the tensors that it writes to."""
-        return self._written
-
-    def kinds(self, wanted: Sequence[bool]) -> list[tuple[int, torch.dtype, torch.device]]:
-        """The rank, type and device of the tensors that want a gradient."""
-        return [kind for kind, wants in zip(self._kinds, wanted, strict=True) if wants]
+    def kinds_of_gradients(self, wanted: Sequence[bool]) -> list[Kind]:
+        """Those of the tensors that want a gradient."""
+        kinds = [kind for kind in self.kinds if kind is not None]
+        return [kind for kind, wants in zip(kinds, wanted, strict=True) if wants]
 
     def watch(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have the operator call the hook when the gradients of these are there."""
@@ -206,30 +206,30 @@ class LeafCall:
         said = self.promise(tensors, numbers)
         with self._as_captured(any(wanted)):
             begins = [
-                _own(tensor, place in self.written).requires_grad_(wants)
+                _own(tensor, place in said.written).requires_grad_(wants)
                 for place, (tensor, wants) in enumerate(zip(tensors, wanted, strict=True))
             ]
             given = [
-                begin.clone() if place in self.written and wanted[place] else begin
+                begin.clone() if place in said.written and wanted[place] else begin
                 for place, begin in enumerate(begins)
             ]
             versions = [tensor._version for tensor in given]
             with self.made(self.together(given, numbers)) as (args, kwargs):
                 result = self.function(*args, **kwargs)
-            refuse_undeclared(self.name, given, versions, self.written)
+            refuse_undeclared(self.name, given, versions, said.written)
             found = outcome_of(self.name, result, given)
             del result, args, kwargs
             refuse_different(self.name, found, said)
-            ends = [*found.new, *(given[place] for place in self.written)]
+            ends: list[Any] = [*found.new, *(given[place] for place in said.written)]
             token = self._kept(ends, begins, wanted)
-            layouts = [like.stride() for like in (*said.new, *(given[place] for place in self.written))]
+            layouts = [like.stride() for like in (*said.new, *(given[place] for place in said.written))]
             del found, given, begins
             return [*(_given_away(ends, place, layout) for place, layout in enumerate(layouts)), token]
 
     def _kept(self, ends: list[torch.Tensor], begins: list[torch.Tensor], wanted: Sequence[bool]) -> torch.Tensor:
-        """A token, whose memory keeps the local graph."""
+        """A token, whose memory keeps the local graph. It is a number for Python: on no other device, which would have to be waited for."""
         number = next(_TOKENS) if any(wanted) else 0
-        token = torch.full((1,), number, dtype=torch.int64)
+        token = torch.full((1,), number, dtype=torch.int64, device="cpu")
         if number:
             wanting = [begin for begin, wants in zip(begins, wanted, strict=True) if wants]
             edges = [get_gradient_edge(end) if end.requires_grad else None for end in ends if _is_floating(end)]
@@ -249,7 +249,7 @@ class LeafCall:
                 self._promises.clear()
             mode = FakeTensorMode()
             with mode, torch.no_grad():
-                fakes = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in tensors]
+                fakes = [_empty_like(x, x.stride()) for x in tensors]
             found = self._promises[kinds] = self.said(mode, fakes, numbers)
         return found
 
@@ -257,7 +257,7 @@ class LeafCall:
     def _as_captured(self, wanted: bool) -> Iterator[None]:
         """The modes in which the program calls."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(torch._C._ForceDispatchKeyGuard(*_PLAIN))
+            stack.enter_context(torch._C._ForceDispatchKeyGuard(*_outside()))
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.set_grad_enabled(self.grad or wanted))
             for device, dtype in self.autocast:
@@ -265,27 +265,54 @@ class LeafCall:
             yield
 
 
+@functools.cache
+def _outside() -> tuple[Any, Any]:
+    """What the dispatcher does outside of everything, as it does in a new thread: compiled code leaves out what counts writes, and autograd."""
+    found: list[tuple[Any, Any]] = []
+    thread = threading.Thread(
+        target=lambda: found.append(
+            (torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set())
+        )
+    )
+    thread.start()
+    thread.join()
+    return found[0]
+
+
 def _own(tensor: torch.Tensor, written: bool) -> torch.Tensor:
     """A tensor that the function may keep: parameters as they are, of anything else a copy that lies like it."""
     if isinstance(tensor, torch.nn.Parameter) and not written and not tensor.is_inference():
         return tensor.detach()
+    return _copied(tensor)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy that lies like it, which the function may keep."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if not tensor.numel() or torch._debug_has_internal_overlap(tensor) == 0:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(
-            tensor
-        )
+        return _empty_like(tensor, tensor.stride()).copy_(tensor)
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.as_strided((span,), (1,)).clone().as_strided(tensor.shape, tensor.stride())
 
 
-def _given_away(ends: list[torch.Tensor], place: int, layout: Sequence[int]) -> torch.Tensor:
+def _empty_like(tensor: torch.Tensor, layout: Sequence[int]) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=tensor.device)
+
+
+def _given_away(ends: list[Any], place: int, layout: Sequence[int]) -> torch.Tensor:
     """A result in the layout that was promised, in memory that nobody else has: the list forgets it."""
-    end, ends[place] = ends[place], _NOTHING
+    end, ends[place] = ends[place], None
     shared = sys.getrefcount(end) > _HOLDERS or torch._C._storage_Use_Count(_memory(end)) > _HOLDERS
     end = end.detach().resolve_conj().resolve_neg()
     if not shared and end.stride() == tuple(layout):
         return end
-    return torch.empty_strided(end.shape, layout, dtype=end.dtype, device=end.device).copy_(end)
+    return _empty_like(end, layout).copy_(end)
+
+
+def call_hook(name: str, hook: Callable[..., Any], gradients: Sequence[torch.Tensor | None]) -> None:
+    """Raise RuntimeError where it returns something."""
+    if hook(*gradients) is not None:
+        raise RuntimeError(f"the hook of {name} returns something: it must return None")
 
 
 def refuse_undeclared(
@@ -391,11 +418,8 @@ def _leaf_said(key: int, tensors: list[Any], numbers: list[Any], wanted: list[bo
     call = _call(key)
     mode = detect_fake_mode(tensors)
     said = call.said(mode, tensors, numbers)
-    written = [
-        torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-        for x in (tensors[place] for place in call.written)
-    ]
-    return [*said.new, *written, torch.empty(1, dtype=torch.int64)]
+    written = [_empty_like(x, x.stride()) for x in (tensors[place] for place in said.written)]
+    return [*said.new, *written, torch.empty(1, dtype=torch.int64, device="cpu")]
 
 
 def _backward(
@@ -404,12 +428,12 @@ def _backward(
     local = _GRAPHS.get(int(token))
     if local is None:
         raise RuntimeError(f"what {_call(key).name} saved for its backward is gone")
-    pairs = [(end, tangent) for end, tangent in zip(local.ends, tangents, strict=True) if end is not None]
-    if not pairs:
-        return [torch.zeros_like(begin, memory_format=torch.contiguous_format) for begin in local.begins]
-    ends, owned = [end for end, _ in pairs], [_own(tangent, True) for _, tangent in pairs]
-    with torch._C._ForceDispatchKeyGuard(*_PLAIN), torch.inference_mode(False):
-        found: list[Any] = list(torch.autograd.grad(ends, local.begins, owned, retain_graph=True, allow_unused=True))
+    pairs = [(end, _copied(tangent)) for end, tangent in zip(local.ends, tangents, strict=True) if end is not None]
+    found: list[Any] = [None] * len(local.begins)
+    with torch._C._ForceDispatchKeyGuard(*_outside()), torch.inference_mode(False):
+        if pairs:
+            ends, owned = zip(*pairs, strict=True)
+            found[:] = torch.autograd.grad(ends, local.begins, owned, retain_graph=True, allow_unused=True)
         for place, begin in enumerate(local.begins):
             if found[place] is None:
                 found[place] = torch.zeros_like(begin, memory_format=torch.contiguous_format)
@@ -428,15 +452,14 @@ def _backward_said(
     left = iter(sizes)
     return [
         torch.empty([next(left) for _ in range(rank)], dtype=dtype, device=device)
-        for rank, dtype, device in _call(key).kinds(wanted)
+        for rank, dtype, device in _call(key).kinds_of_gradients(wanted)
     ]
 
 
 def _hook(key: int, gradients: list[torch.Tensor], present: list[bool]) -> None:
     call, left = _call(key), iter(gradients)
-    given = [_own(next(left), True) if there else None for there in present]
-    if call.hook is not None and call.hook(*given) is not None:
-        raise RuntimeError(f"the hook of {call.name} returns something: it must return None")
+    if call.hook is not None:
+        call_hook(call.name, call.hook, [_copied(next(left)) if there else None for there in present])
 
 
 def _hook_said(key: int, gradients: list[torch.Tensor], present: list[bool]) -> None:

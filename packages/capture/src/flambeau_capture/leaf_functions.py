@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from . import replacements
 from .class_names import class_name, name_of
-from .leaf_calls import LeafCall, refuse_undeclared
+from .leaf_calls import LeafCall, call_hook, refuse_undeclared
 from .leaf_places import check_expressions, tensors_written
 from .library import functools
 
@@ -67,8 +67,7 @@ def _watch(name: str, hook: Callable[..., Any], tensors: Sequence[torch.Tensor])
     def call(gradients: Sequence[Any]) -> None:
         if stay:
             handle.remove()
-        if hook(*gradients) is not None:
-            raise RuntimeError(f"the hook of {name} returns something: it must return None")
+        call_hook(name, hook, gradients)
 
     handle = register_multi_grad_hook(tensors, call)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from both_ways import eager, recorded
 
-from flambeau_capture import GraphBreakError, leaf_function, make_region
+from flambeau_capture import GraphBreakError, leaf_calls, leaf_function, make_region
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -30,6 +30,14 @@ def test_one_node_with_sizes_and_constants():
         torch.testing.assert_close(region(x, n), f(x, n))
     assert len(graphs) <= 3
     assert all(sum("leaf" in node.name for node in graph.graph.nodes) == 1 for graph in graphs)
+
+
+def test_the_dispatcher_outside_of_everything():
+    plain = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    leaf_calls._outside.cache_clear()
+    with torch.inference_mode(), torch._C._AutoDispatchBelowAutograd():
+        assert torch._C._dispatch_tls_local_exclude_set() != plain[1]
+        assert leaf_calls._outside() == plain
 
 
 def test_floats_are_constants():

@@ -13,7 +13,7 @@ from torch._guards import detect_fake_mode
 
 from ..graph.nodes import first_line
 from ..graph.open_numbers import is_open
-from ..leaf_calls import LeafCall, Outcome, Place, outcome_of, refuse_different, refuse_shared
+from ..leaf_calls import LeafCall, Outcome, Place, kind_of, outcome_of, refuse_different, refuse_shared
 from ..leaf_functions import LeafFunction, missing_fake
 from ..replacements import call_leaf, replaces
 from ..signals import GraphBreak
@@ -56,12 +56,12 @@ class _Call:
     """The function of a node."""
 
     def __init__(self, held: LeafFunction, fake: Any, hook: Any, given: Given) -> None:
-        flags = [isinstance(value, TensorValue) for value in given.leaves]
+        kinds = [kind_of(value.fake) if isinstance(value, TensorValue) else None for value in given.leaves]
         autocast = [
             (device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device)
         ]
         self.leaf = LeafCall(
-            held.name, held.function, fake, hook, held.mutates, given.made, flags, torch.is_grad_enabled(), autocast
+            held.name, held.function, fake, hook, held.mutates, given.made, kinds, torch.is_grad_enabled(), autocast
         )
         self.held = held
         self.results = Results(held.name)
@@ -91,10 +91,10 @@ class _Call:
         tensors, numbers = leaf.split(leaves)
         said = leaf.said(detect_fake_mode(leaves), tensors, numbers)
         _refuse_open(leaf.name, said, leaves)
-        refuse_shared(leaf.name, tensors, leaf.written)
+        refuse_shared(leaf.name, tensors, said.written)
         leaf.watch(tensors)
         found = leaf.differentiated(tensors, numbers)
-        for place, new in zip(leaf.written, found[len(said.new) :], strict=True):
+        for place, new in zip(said.written, found[len(said.new) :], strict=True):
             tensors[place].copy_(new)
         return self._flat(said, tensors, found)
 
