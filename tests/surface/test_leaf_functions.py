@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -153,6 +155,59 @@ def test_errors(backend: str) -> None:
         weight = torch.ones(3, requires_grad=True)
         assert "not among its arguments" in refused(lambda x: x * weight, torch.empty_like)
         assert "not among its arguments" in refused(lambda x: x * weight, torch.empty_like, X.clone().requires_grad_())
+
+
+class Scaled(torch.nn.Module):
+    """Has two names for its parameter; with `buffer`, what a function is given a copy of."""
+
+    def __init__(self, buffer: bool) -> None:
+        super().__init__()
+        self.weight = self.bias = torch.nn.Parameter(torch.randn(3))
+        self.register_buffer("factor", torch.randn(3) if buffer else None)
+
+    def forward(self, x):
+        return x * self.weight.exp() + self.bias * (1 if self.factor is None else self.factor)
+
+
+@pytest.mark.parametrize("buffer", [False, True])
+def test_two_threads_with_one_module(buffer: bool) -> None:
+    """A module keeps its own tensors, and each thread gets its gradients; functions that are given these themselves run at the same time."""
+    limit = 0.2 if buffer else 10.0
+    met = [threading.Event(), threading.Event(), threading.Event()]
+    places: dict[int, int] = {}
+    together: list[bool] = []
+
+    def meeting(net, x):
+        place = places.get(threading.get_ident())
+        if place is not None:
+            met[place].set()
+            together.append(met[1 - place].wait(limit))
+            if place == 1:
+                met[2].wait(limit)
+        return net(x)
+
+    net, meet = Scaled(buffer), leaf(meeting, lambda net, x: torch.empty_like(x))
+    own = [net.weight, net.bias, net.factor]
+    fast = compiled(lambda x: meet(net, x.sin()) * 2, "aot_eager")
+
+    def run(function: Callable[..., Any], x: torch.Tensor) -> list[torch.Tensor]:
+        found = function(x)
+        return [found, *torch.autograd.grad(found.sum(), [x, *net.parameters()])]
+
+    inputs = [X.clone().requires_grad_(), (X + 1).requires_grad_()]
+    expected = [run(lambda x: net(x.sin()) * 2, x) for x in inputs]
+    torch.testing.assert_close(run(fast, inputs[0]), expected[0])
+
+    def in_thread(place: int) -> list[torch.Tensor]:
+        places[threading.get_ident()] = place
+        found = run(fast, inputs[place])
+        met[2].set()
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        torch.testing.assert_close(list(pool.map(in_thread, (0, 1))), expected)
+    assert all(now is tensor for now, tensor in zip([net.weight, net.bias, net.factor], own, strict=True))
+    assert len(together) == 2 and (buffer or all(together))
 
 
 def test_no_fake() -> None:

@@ -205,10 +205,7 @@ class LeafCall:
         """The function on real tensors: new tensors, new contents of written ones, the token."""
         said = self.promise(tensors, numbers)
         with self._as_captured(any(wanted)):
-            begins = [
-                _own(tensor, place in said.written).requires_grad_(wants)
-                for place, (tensor, wants) in enumerate(zip(tensors, wanted, strict=True))
-            ]
+            begins = _begins(tensors, wanted, said.written)
             given = [
                 begin.clone() if place in said.written and wanted[place] else begin
                 for place, begin in enumerate(begins)
@@ -230,14 +227,12 @@ class LeafCall:
         """A token, whose memory keeps the local graph. It is a number for Python: on no other device, which would have to be waited for."""
         number = next(_TOKENS) if any(wanted) else 0
         token = torch.full((1,), number, dtype=torch.int64, device="cpu")
+        edges = [get_gradient_edge(end) if end.requires_grad else None for end in ends if _is_floating(end)]
+        wanting = [begin for begin in begins if begin.requires_grad]
+        _refuse_escaped(self.name, edges, wanting)
         if number:
-            wanting = [begin for begin, wants in zip(begins, wanted, strict=True) if wants]
-            edges = [get_gradient_edge(end) if end.requires_grad else None for end in ends if _is_floating(end)]
-            _refuse_escaped(self.name, edges, wanting)
             _GRAPHS[number] = _LocalGraph(edges, wanting)
             weakref.finalize(token.untyped_storage(), _GRAPHS.pop, number, None)
-        elif any(end.requires_grad for end in ends):
-            raise RuntimeError(_escaped(self.name))
         return token
 
     def promise(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Outcome:
@@ -279,11 +274,20 @@ def _outside() -> tuple[Any, Any]:
     return found[0]
 
 
-def _own(tensor: torch.Tensor, written: bool) -> torch.Tensor:
-    """A tensor that the function may keep: parameters as they are, of anything else a copy that lies like it."""
-    if isinstance(tensor, torch.nn.Parameter) and not written and not tensor.is_inference():
-        return tensor.detach()
-    return _copied(tensor)
+def _begins(tensors: Sequence[torch.Tensor], wanted: Sequence[bool], written: Sequence[int]) -> list[torch.Tensor]:
+    """What the function is given: parameters themselves where a local graph can begin at them, so that modules stay as they are."""
+    begins: list[torch.Tensor] = []
+    for place, (tensor, wants) in enumerate(zip(tensors, wanted, strict=True)):
+        if not isinstance(tensor, torch.nn.Parameter) or place in written or tensor.is_inference():
+            begins.append(_copied(tensor).requires_grad_(wants))
+            continue
+        # Its hooks are for the gradient that the whole graph gives.
+        is_begin = tensor.is_leaf and not tensor._backward_hooks
+        if is_begin and (tensor.requires_grad == wants or not any(wanted)):
+            begins.append(tensor)
+        else:
+            begins.append(tensor.detach().requires_grad_(wants))
+    return begins
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
@@ -348,7 +352,7 @@ def refuse_different(name: str, found: Outcome, said: Outcome) -> None:
 
 
 def _refuse_escaped(name: str, edges: Sequence[Any], begins: Sequence[torch.Tensor]) -> None:
-    """Raise RuntimeError where a local graph leads to tensors that require grad and are no arguments."""
+    """Raise RuntimeError where a local graph leads to tensors that require grad and are no arguments: they would get no gradient."""
     known = {get_gradient_edge(begin).node for begin in begins}
     left = [edge.node for edge in edges if edge is not None]
     seen = set(left)
@@ -357,15 +361,13 @@ def _refuse_escaped(name: str, edges: Sequence[Any], begins: Sequence[torch.Tens
         if node in known:
             continue
         if hasattr(node, "variable"):
-            raise RuntimeError(_escaped(name))
+            raise RuntimeError(
+                f"{name} uses a tensor that requires grad and is not among its arguments: it would get no gradient"
+            )
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 left.append(following)
-
-
-def _escaped(name: str) -> str:
-    return f"{name} uses a tensor that requires grad and is not among its arguments: it would get no gradient"
 
 
 class _Differentiated(torch.autograd.Function):
@@ -430,15 +432,17 @@ def _backward(
         raise RuntimeError(f"what {_call(key).name} saved for its backward is gone")
     pairs = [(end, _copied(tangent)) for end, tangent in zip(local.ends, tangents, strict=True) if end is not None]
     found: list[Any] = [None] * len(local.begins)
+    seen: set[int] = set()  # of a parameter that comes twice, one place has the gradient
     with torch._C._ForceDispatchKeyGuard(*_outside()), torch.inference_mode(False):
         if pairs:
             ends, owned = zip(*pairs, strict=True)
             found[:] = torch.autograd.grad(ends, local.begins, owned, retain_graph=True, allow_unused=True)
         for place, begin in enumerate(local.begins):
-            if found[place] is None:
+            if found[place] is None or id(begin) in seen:
                 found[place] = torch.zeros_like(begin, memory_format=torch.contiguous_format)
             elif found[place].layout is not torch.strided:
                 found[place] = found[place].to_dense()
+            seen.add(id(begin))
         return [_given_away(found, place, _dense_layout(begin)) for place, begin in enumerate(local.begins)]
 
 

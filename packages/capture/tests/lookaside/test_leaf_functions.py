@@ -32,6 +32,23 @@ def test_one_node_with_sizes_and_constants():
     assert all(sum("leaf" in node.name for node in graph.graph.nodes) == 1 for graph in graphs)
 
 
+def test_what_a_call_assigns_to_its_module_is_refused():
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(()))
+
+    def counted(net, x):
+        net.total = net.total + 1
+        return x * net.total
+
+    net, inner = Counting(), leaf(counted, lambda net, x: torch.empty_like(x))
+    before = net.total
+    with pytest.raises(RuntimeError, match="assigns total of a Counting"):
+        make_region(lambda x: inner(net, x) + net.total, eager, fullgraph=True)(X)
+    assert net.total is before
+
+
 def test_the_dispatcher_outside_of_everything():
     plain = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
     leaf_calls._outside.cache_clear()

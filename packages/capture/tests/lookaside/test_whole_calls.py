@@ -105,6 +105,29 @@ def test_numbers_that_it_returns_are_symbolic_in_the_trace_alone():
     check(f, *((torch.ones(rows, 2), n) for rows, n in ((4, 2), (5, 3), (6, 4))), graphs=2)
 
 
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.register_buffer("total", torch.zeros(()))
+        self.register_buffer("last", None)
+
+    def forward(self, x):
+        self.total, self.last = self.total + x.sum(), x
+        return x * self.total * self.weight
+
+
+def test_what_a_call_assigns_to_its_module_is_not_lost():
+    plain, net = Counting(), Counting()
+    calling = nonstrict_trace(lambda net, x: net(x))
+    records: list = []
+    region = make_region(lambda x: calling(net, x) + 1, eager, observer=records.append)
+    for x in (X, X + 1):
+        torch.testing.assert_close(region(x), plain(x) + 1)
+        torch.testing.assert_close([net.total, net.last], [plain.total, plain.last])
+    assert any("assigns last, total of a Counting" in found.reason for record in records for found in record.breaks)
+
+
 def test_tensors_that_it_closes_over():
     weight = torch.ones(3)
     scaled = nonstrict_trace(lambda x: x * weight)

@@ -14,7 +14,6 @@ import torch
 from attrs import frozen
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -22,7 +21,7 @@ from ..class_names import name_of, type_name
 from ..constant_objects import is_constant_object
 from ..graph.nodes import SYMBOLS
 from ..interp.wrapping import NotConstant
-from ..library import collections, contextlib, weakref
+from ..library import collections, contextlib, threading, weakref
 from ..replacements import call_nonstrict, replaces
 from ..signals import GraphBreak
 from ..values.base import MISSING, Value
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
     Make = Callable[["_Making"], Any]
 
 _DICTS = (dict, collections.OrderedDict)
+_SWAPS = threading.RLock()
+"""Held while modules have other tensors than their own: of two threads, the second would take those of the first for the module's own. What uses a module
+without being such a call sees them: so that they are few, compiled code hands on parameters themselves (`leaf_calls.py`)."""
 
 
 class _Making:
@@ -70,13 +72,23 @@ class Given:
 
     @contextlib.contextmanager
     def made(self, tensors: Sequence[Any]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-        """Real arguments around these tensors; within it modules have them in the place of their own."""
+        """Real arguments around these tensors; within it modules have them in the place of their own, for all threads.
+
+        Raises:
+            RuntimeError: where a module was given others meanwhile, which captured code would not know.
+        """
         making = _Making(tensors)
         args = [make(making) for make in self._args]
         kwargs = {name: make(making) for name, make in self._kwargs.items()}
+        if not making.modules:
+            yield args, kwargs
+            return
         with contextlib.ExitStack() as stack:
-            for module, own in making.modules:
-                stack.enter_context(_reparametrize_module(module, own))
+            with _SWAPS:
+                if not all(_has(module, own) for module, own in making.modules):
+                    stack.enter_context(_SWAPS)  # until the end; else threads need not wait for each other
+                for module, own in making.modules:
+                    stack.enter_context(_having(module, own))
             yield args, kwargs
 
     def _take(self, value: Value) -> Make:
@@ -170,6 +182,53 @@ def _states(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], list[bool
     states = dict(module.named_parameters(remove_duplicate=False))
     states.update(module.named_buffers(remove_duplicate=False))
     return states, [part.training for part in module.modules()]
+
+
+def _table_of(module: torch.nn.Module, path: str) -> tuple[dict[str, Any], str]:
+    """Where a module has a parameter or buffer, and under which key."""
+    prefix, _, name = path.rpartition(".")
+    part: Any = module.get_submodule(prefix)
+    return (part._parameters if name in part._parameters else part._buffers), name
+
+
+def _has(module: torch.nn.Module, tensors: Mapping[str, Any]) -> bool:
+    return all(table[name] is tensors[path] for path in tensors for table, name in (_table_of(module, path),))
+
+
+@contextlib.contextmanager
+def _having(module: torch.nn.Module, tensors: Mapping[str, Any]) -> Iterator[None]:
+    """Within it a module has these tensors, by the names of its own, in the place of its own. Raises as `Given.made`."""
+    tables = [table for part in module.modules() for table in (part._parameters, part._buffers, part._modules)]
+    own: list[dict[str, Any]] = [dict(table) for table in tables]
+    assigned: set[str] = set()
+    try:
+        for path, tensor in tensors.items():
+            table, name = _table_of(module, path)
+            table[name] = tensor
+        given: list[dict[str, Any]] = [dict(table) for table in tables]
+        yield
+        with _SWAPS:
+            for table, had in zip(tables, given, strict=True):
+                assigned.update(_changes(table, had))
+    finally:
+        with _SWAPS:
+            for table, had in zip(tables, own, strict=True):
+                for name in _changes(table, had):
+                    if name in had:
+                        table[name] = had[name]
+                    else:
+                        del table[name]
+    if assigned:
+        raise RuntimeError(
+            f"a call that is captured whole assigns {', '.join(sorted(assigned))} of a {type_name(type(module))} that it is given: "
+            "write to tensors in place, or return what is assigned"
+        )
+
+
+def _changes(table: Mapping[str, Any], had: Mapping[str, Any]) -> list[str]:
+    """The names of what a table has now and had not, or otherwise."""
+    changed = [name for name, value in had.items() if table.get(name, MISSING) is not value]
+    return [*changed, *(name for name in table if name not in had)]
 
 
 @frozen
