@@ -157,6 +157,19 @@ def test_errors(backend: str) -> None:
         assert "not among its arguments" in refused(lambda x: x * weight, torch.empty_like, X.clone().requires_grad_())
 
 
+def test_second_derivatives_are_eagers() -> None:
+    cube = leaf(lambda x: x**3, torch.empty_like)
+
+    def f(x):
+        (first,) = torch.autograd.grad(cube(x).sum(), x, create_graph=True)
+        return torch.autograd.grad((first * x).sum(), x)[0]
+
+    x = X.clone().requires_grad_()
+    torch.testing.assert_close(flambeau.compile(f, backend="aot_eager")(x), f(x))
+    with pytest.raises(flambeau.FlambeauError, match="create_graph"):
+        compiled(f, "aot_eager")(x)
+
+
 class Scaled(torch.nn.Module):
     """Has two names for its parameter; with `buffer`, what a function is given a copy of."""
 

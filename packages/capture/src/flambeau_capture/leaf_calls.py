@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .leaf_places import tensors_written
 from .library import contextlib, functools, itertools, threading, weakref
+from .signals import GraphBreak
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -385,6 +386,11 @@ class _Differentiated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            raise GraphBreak(
+                "autograd-call",
+                f"create_graph through {_call(ctx.key).name}, a leaf_function: its gradients have no history",
+            )
         (token,) = ctx.saved_tensors
         tangents = [tangent for tangent, floating in zip(given, ctx.floating, strict=True) if floating]
         found = iter(torch.ops.flambeau_capture.leaf_backward(ctx.key, token, tangents, ctx.sizes, ctx.wanted))
