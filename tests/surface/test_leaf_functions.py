@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import threading
 from collections.abc import Callable
@@ -221,6 +222,21 @@ def test_two_threads_with_one_module(buffer: bool) -> None:
         torch.testing.assert_close(list(pool.map(in_thread, (0, 1))), expected)
     assert all(now is tensor for now, tensor in zip([net.weight, net.bias, net.factor], own, strict=True))
     assert len(together) == 2 and (buffer or all(together))
+
+
+def test_a_pending_backward_keeps_the_call() -> None:
+    log: list[float] = []
+    double = leaf(lambda x: x * 2, torch.empty_like)
+    double.register_multi_grad_hook(lambda gradient: log.append(gradient.sum().item()))
+    fast, x = compiled(lambda x: double(x.sin()).cos(), "aot_eager"), X.clone().requires_grad_()
+    found = fast(x)
+    del fast
+    compiler.reset()
+    gc.collect()
+    found.sum().backward()
+    expected = torch.autograd.grad((x.sin() * 2).cos().sum(), x)[0]
+    torch.testing.assert_close(x.grad, expected)
+    assert len(log) == 1
 
 
 def test_no_fake() -> None:

@@ -147,7 +147,9 @@ class _Watch:
 
 @define(eq=False)
 class LeafCall:
-    """A call in captured code. `made` gives its arguments around tensors and numbers, which `kinds` tells apart: it has None for numbers."""
+    """A call in captured code. `made` gives its arguments around tensors and numbers, which `kinds` tells apart: it has None for numbers.
+
+    The graph has it, and the compiled code of the frame: what autograd keeps of a forward has the graph."""
 
     name: str
     function: Callable[..., Any]

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from attrs import define, field
+from attrs import define
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils import _pytree as pytree
 
 from . import replacements
 from .class_names import class_name, name_of
-from .leaf_calls import LeafCall, call_hook, refuse_undeclared
+from .leaf_calls import call_hook, refuse_undeclared
 from .leaf_places import check_expressions, tensors_written
 from .library import functools
 
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class LeafFunction:
-    """What the program says of a function. `calls` are those in compiled code, which live as long as this."""
+    """What the program says of a function."""
 
     function: Callable[..., Any]
     mutates: tuple[str, ...]
     fake: Callable[..., Any] | None = None
     hook: Callable[..., Any] | None = None
-    calls: list[LeafCall] = field(factory=list)
 
     @property
     def name(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from both_ways import eager, recorded
@@ -30,6 +32,18 @@ def test_one_node_with_sizes_and_constants():
         torch.testing.assert_close(region(x, n), f(x, n))
     assert len(graphs) <= 3
     assert all(sum("leaf" in node.name for node in graph.graph.nodes) == 1 for graph in graphs)
+
+
+def test_calls_live_as_long_as_what_was_compiled():
+    inner = leaf(lambda x: x * 2, torch.empty_like)
+    before = set(leaf_calls._CALLS)
+    for _ in range(3):
+        region = make_region(lambda x: inner(x) + 1, eager, fullgraph=True)
+        region(X)
+        assert set(leaf_calls._CALLS) - before
+        del region
+        gc.collect()
+    assert not set(leaf_calls._CALLS) - before
 
 
 def test_what_a_call_assigns_to_its_module_is_refused():

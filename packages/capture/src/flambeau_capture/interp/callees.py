@@ -45,9 +45,16 @@ class Callees:
     bindings: tuple[tuple[ModuleType, dict[str, tuple[Any, ...]]], ...]
 
 
-@lru_cache(maxsize=1024)
+_NOTHING = Callees(frozenset(), {}, ())
+
+
 def callees(function: FunctionType) -> Callees:
-    """What a function of torch may call by name."""
+    """What a function of torch may call by name. Of others that is not known, and they are not kept."""
+    return _callees(function) if _is_looked_into(function) else _NOTHING
+
+
+@lru_cache(maxsize=1024)
+def _callees(function: FunctionType) -> Callees:
     found: dict[tuple[Any, str], Any] = {}
     seen: set[FunctionType] = set()
     waiting = [function]

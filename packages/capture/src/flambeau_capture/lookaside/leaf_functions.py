@@ -41,7 +41,7 @@ def leaf(t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value
     named = {key.realise(t).constant(): value for key, value in t.operators.mapping_items(args[4].realise(t))}
     given = Given(t, list(t.operators.iterate_all(args[3])), named, numbers=(int,))
     call = _Call(held, fake, hook, given)
-    held.calls.append(call.leaf)
+    t.wrapper.keep_alive.append(call.leaf)
     try:
         found = t.recorder.record("call_function", call.node_function(), given.leaves, {})
     except GraphBreak as error:
