@@ -284,7 +284,7 @@ STAGES = (
          f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
     ),
     Stage(
-        "state", (*_below("api/src/flambeau", "stance.py", "state.py", "accounting.py", "cache_artifacts.py", "shape_profiles.py", "ddp.py", "torchs_backends.py", "standalone.py", "compiled_graph.py", "testing.py"),
+        "state", (*_below("api/src/flambeau", "stance.py", "state.py", "accounting.py", "cache_artifacts.py", "shape_profiles.py", "ddp.py", "calling.py", "torchs_backends.py", "standalone.py", "compiled_graph.py", "testing.py"),
                   *_below(_CAPTURE, "compile_hooks.py")), 8,
         (f"{_C}/test_stance.py", "tests/surface"),
     ),

@@ -9,7 +9,7 @@ from flambeau_capture import make_region
 
 
 def test_a_boxed_callable_gets_one_list():
-    """With and without more to do than the graph, and its list may be emptied."""
+    """With and without more to do than the graph, also in modes of the program, and its list may be emptied."""
     seen = []
 
     def backend(graph, inputs):
@@ -28,13 +28,21 @@ def test_a_boxed_callable_gets_one_list():
     def more(x, y):
         return {"sum": x + y}, [1]
 
-    for function in (plain, more):
+    def in_inference(x, y):
+        with torch.inference_mode():
+            return x + y
+
+    def with_gradients(x, y):
+        with torch.enable_grad():
+            return x + y
+
+    for function in (plain, more, in_inference, torch.no_grad()(with_gradients)):
         region = make_region(function, backend)
         for _ in range(3):
             expected = function(torch.ones(2), torch.ones(2))
             found = region(torch.ones(2), torch.ones(2))
             assert str(found) == str(expected)
-    assert set(seen) == {list} and len(seen) == 6
+    assert set(seen) == {list} and len(seen) == 12
 
 
 def test_dead_locals_are_no_outputs():

@@ -18,6 +18,7 @@ from torch import fx
 from flambeau_capture.hook import call_disabled
 
 from .backends import Backend
+from .calling import one_by_one
 from .log import logger
 
 _WHOLE = ("starts_anew", "may_start_anew", "is_open", "assumes", "wrappers")
@@ -86,11 +87,8 @@ def by_buckets(backend: Backend) -> Backend:
 
 
 def _callable(backend: Backend, part: Part) -> Callable[..., Any]:
-    compiled = backend(part.module, part.example)
-    called = call_disabled(compiled, rescue=part.module.meta.get("rescue"))
-    if getattr(compiled, "_boxed_call", False):
-        return lambda *inputs: called(list(inputs))
-    return called
+    compiled = one_by_one(backend(part.module, part.example))
+    return call_disabled(compiled, rescue=part.module.meta.get("rescue"))
 
 
 def _run(
@@ -116,7 +114,7 @@ def _ends(graph: fx.Graph, limits: tuple[int, int]) -> list[int]:
     if any(graph.owning_module.meta.get(note) for note in _WHOLE):
         return []
     operations = _operations(graph)
-    if any(isinstance(node.meta.get("val"), type(None)) and node.op != "get_attr" for node in operations):
+    if any(node.meta.get("val") is None and node.op != "get_attr" for node in operations):
         return []  # it changes settings
     allowed = _places_to_cut(operations, graph.find_nodes(op="placeholder"))
     found, counted, size = [len(operations)], set[fx.Node](), 0

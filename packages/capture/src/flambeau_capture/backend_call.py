@@ -48,17 +48,23 @@ def call_backend(backend: Callable[..., Any], builder: GraphBuilder, result: Fra
             f"the backend returned {type(compiled).__name__}, which cannot be called",
             hint="a backend returns a callable that takes the graph's inputs",
         )
+    boxed = is_boxed(compiled)  # what is put around it takes either
     compiled, rescue = as_called(compiled, graph, result.wants_grad)
     disabled = hook.call_disabled(compiled, recursive=True, rescue=rescue)
-    if getattr(compiled, "_boxed_call", False) and not _takes_them_one_by_one(compiled):
+    if boxed:
         disabled._boxed_call = True
     return disabled
 
 
-def _takes_them_one_by_one(compiled: Callable[..., Any]) -> bool:
-    """Whether a function that is marked as boxed takes `*args` all the same, as wrappers do that copy the marks of what they wrap."""
+def is_boxed(compiled: Callable[..., Any]) -> bool:
+    """Whether what a backend made takes its inputs in one list, which it empties.
+
+    A function that is marked so takes `*args` all the same where it is a wrapper that copies the marks of what it wraps.
+    """
+    if not getattr(compiled, "_boxed_call", False):
+        return False
     try:
         parameters = inspect.signature(compiled, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
-        return False
-    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+        return True
+    return not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)

@@ -20,7 +20,8 @@ import functools
 import itertools
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from attrs import frozen
 from torch import fx
 
 from ..backends import Backend, CompiledFn
+from ..calling import on_first_call, one_by_one
 from ..errors import InvalidOption
 from ..log import logger
 from ..rescue import as_captured
@@ -90,22 +92,17 @@ def keeping(backend: Backend, kept: Keeping, arguments: Mapping[str, Any]) -> Ba
         folder = kept.folder / f"{os.getpid()}-{next(_numbers)}"
         _write(folder, gm, inputs, kept, "crash", arguments)
         compiled: CompiledFn = backend(gm, inputs)
-        is_first = True
 
-        def call(*given: Any) -> Any:
-            nonlocal is_first
-            if not is_first:
-                return compiled(*given)
-            is_first = False
+        @contextmanager
+        def kept_meanwhile(given: tuple[Any, ...]) -> Iterator[None]:
             _write(folder, gm, given, kept, "crash", arguments)
             if kept.level == 4:
-                _compare(folder, gm, compiled, given, kept, arguments)
-            result = compiled(*given)
+                _compare(folder, gm, one_by_one(compiled), given, kept, arguments)
+            yield
             if kept.level != 3:
                 shutil.rmtree(folder, ignore_errors=True)
-            return result
 
-        return call
+        return on_first_call(compiled, kept_meanwhile)
 
     return compile_and_keep
 

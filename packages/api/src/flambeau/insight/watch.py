@@ -16,6 +16,9 @@ from attrs import Factory, define
 from torch import Tensor, fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from flambeau_capture.backend_call import is_boxed
+
+from ..calling import on_first_call
 from ..records import ProgramRecord, Recorder
 from ..rescue import as_captured
 
@@ -56,7 +59,7 @@ class WatchedGraph:
     @property
     def is_boxed(self) -> bool:
         """Whether it takes its inputs in a list, which it empties."""
-        return bool(getattr(self.compiled, "_boxed_call", False))
+        return is_boxed(self.compiled)
 
     def run(self, arguments: list[Any]) -> Any:
         """One call of the compiled graph."""
@@ -127,21 +130,19 @@ def watching(backend: Callable[..., Any], recorder: Recorder) -> Callable[..., A
         )
         recorder.watched.append(watched)
 
-        def run(*arguments: Any) -> Any:
-            if watched.inputs is None and watched.is_open:
-                _note(watched, arguments[0] if watched.is_boxed else arguments)
-            return compiled(*arguments)
+        @contextmanager
+        def noted(inputs: tuple[Any, ...]) -> Iterator[None]:
+            if watched.is_open:
+                _note(watched, inputs)
+            yield
 
-        functools.update_wrapper(
-            run, compiled, assigned=(), updated=("__dict__",) if hasattr(compiled, "__dict__") else ()
-        )
-        return run
+        return on_first_call(compiled, noted)
 
     return compile_watched
 
 
-def _note(watched: WatchedGraph, arguments: Any) -> None:
-    watched.inputs = tuple(arguments)
+def _note(watched: WatchedGraph, inputs: tuple[Any, ...]) -> None:
+    watched.inputs = inputs
     watched.grad_enabled = torch.is_grad_enabled()
     watched.autocast = tuple(
         (device, torch.get_autocast_dtype(device)) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)

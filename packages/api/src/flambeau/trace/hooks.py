@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
+from ..calling import AroundCall, on_first_call
+from .folders import Folders
 from .session import RegionTrace, Session, active, part, spared
 
 if TYPE_CHECKING:
@@ -35,17 +38,20 @@ def watching(backend: Backend, trace: RegionTrace, arguments: Mapping[str, Any])
 
     @functools.wraps(backend)
     def compile_watched(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        session, saves = active(), trace.saves_inputs and trace.folders is not None
+        session, folders, script = active(), trace.folders, ""
         if session is None:
             return backend(gm, inputs)
         with spared(session):
             session.graph("captured", "", gm)
-            if trace.folders is not None:
-                session.write("script", text=_script(gm, inputs, told))
-        # Before it is compiled: that may edit the graph in place.
-        script = _script(gm, [], told, data=INPUTS) if saves else ""
+            if folders is not None:
+                folders.write("script", session.compile_id, text=_script(gm, inputs, told))
+                if trace.saves_inputs:
+                    # Before it is compiled: that may edit the graph in place.
+                    script = _script(gm, [], told, data=INPUTS)
         compiled = backend(gm, inputs)
-        return _saving(compiled, script, trace, session) if saves else compiled
+        if folders is None or not script:
+            return compiled
+        return on_first_call(compiled, _saving(script, folders, session))
 
     return compile_watched
 
@@ -64,21 +70,18 @@ def _script(gm: fx.GraphModule, inputs: list[Any], told: Mapping[str, Any], data
     return script(gm, inputs, "crash", data=data, **told)
 
 
-def _saving(compiled: Callable[..., Any], script: str, trace: RegionTrace, session: Session) -> Callable[..., Any]:
-    """`compiled`, whose first call leaves its inputs in the folder of its compile, with a script that reads them."""
-    folders, is_first = trace.folders, True
+def _saving(script: str, folders: Folders, session: Session) -> AroundCall:
+    """Leaves the inputs of a call in the folder of the compile, with a script that reads them."""
 
-    def call(*given: Any) -> Any:
-        nonlocal is_first
-        if is_first and folders is not None:
-            is_first = False
-            with spared(session):
-                buffer = io.BytesIO()
-                torch.save([_leaf(value) for value in given], buffer)
-                folders.add(session.compile_id, {INPUTS: buffer.getvalue(), SCRIPT: script.encode()})
-        return compiled(*given)
+    @contextmanager
+    def saving(inputs: tuple[Any, ...]) -> Iterator[None]:
+        with spared(session):
+            buffer = io.BytesIO()
+            torch.save([_leaf(value) for value in inputs], buffer)
+            folders.add(session.compile_id, {INPUTS: buffer.getvalue(), SCRIPT: script.encode()})
+        yield
 
-    return call
+    return saving
 
 
 def _leaf(value: Any) -> Any:
