@@ -8,8 +8,7 @@ its first compile that changed in an earlier one, or that are others than those 
 from __future__ import annotations
 
 import hashlib
-import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import CodeType
 from typing import Any
@@ -46,13 +45,12 @@ class ShapeProfile:
 
     def read(self, code: CodeType) -> list[Any]:
         """The records of a code object."""
-        found = [self._record(self._key(word, code)) for word in self.reads]
+        found = [self._record(key) for key in self._keys(self.reads, code)]
         return [record for record in found if record is not None]
 
     def write(self, code: CodeType, record: Mapping[str, Any]) -> None:
         """Keep a record, which has all that was read of that code."""
-        for word in self.writes:
-            key = self._key(word, code)
+        for key in self._keys(self.writes, code):
             if self._record(key) != record:
                 self.store.put_json(key, record)
 
@@ -73,17 +71,29 @@ class ShapeProfile:
             self.store.remove(key)
             return None
 
-    def _key(self, word: str, code: CodeType) -> CacheKey:
+    def _keys(self, words: Sequence[str], code: CodeType) -> list[CacheKey]:
+        if not words:
+            return []
         place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
-        parts = {"job": word, "tag": self.tag, "function": code.co_qualname, "place": place, "code": _digest(code)}
-        return CacheKey(KIND, parts)
+        parts = {"tag": self.tag, "function": code.co_qualname, "place": place, "code": _digest(code)}
+        return [CacheKey(KIND, {"job": word, **parts}) for word in words]
 
 
 def _digest(code: CodeType) -> str:
     """What a code object does, by its content: where the file lies on a machine does not count."""
-    constants = [_digest(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
-    told = (code.co_code, code.co_names, code.co_varnames, sorted(constants))
+    told = (code.co_code, code.co_names, code.co_varnames, _text(code.co_consts))
     return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def _text(constant: Any) -> str:
+    """A constant of a code object, the same in every process: the order of a frozenset follows the hashes of one."""
+    if isinstance(constant, CodeType):
+        return _digest(constant)
+    if isinstance(constant, frozenset):
+        return f"frozenset({sorted(map(_text, constant))})"
+    if isinstance(constant, tuple):
+        return f"({', '.join(map(_text, constant))})"
+    return repr(constant)
 
 
 def profile_of(stages: Stages) -> ShapeProfile | None:
