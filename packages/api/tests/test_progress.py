@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import random
@@ -152,6 +153,64 @@ def test_stages_and_measurements_are_told(terminal: Terminal) -> None:
     assert random.random() == numbers
 
 
+def test_the_thread_leaves_imports_and_random_numbers_to_the_program(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program may be in the middle of an import, and waits for the thread; what it draws meanwhile stays drawn."""
+    imported, load = [], builtins.__import__
+
+    def watched(name: str, *arguments: Any, **named: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            imported.append(name)
+        return load(name, *arguments, **named)
+
+    def refused(*arguments: Any) -> Any:
+        raise AssertionError("the state of random numbers, from a thread beside the program")
+
+    monkeypatch.setattr(builtins, "__import__", watched)
+    monkeypatch.setattr(random, "getstate", refused)
+    monkeypatch.setattr(log, "load_structlog", refused)
+    with Board().shown("f", patience=0.0):
+        until(terminal.getvalue)
+        log.logger.debug("stage_begun", stage="autograd")
+        until(lambda: "autograd" in terminal.getvalue())
+    assert not imported
+
+
+def test_a_compile_goes_on_where_no_thread_can_start(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a line; the next one has a line again."""
+
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    board, ran = Board(), []
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", full)
+        with board.shown("f", patience=0.0), board.shown("g", patience=0.0):
+            ran.append("f")
+    assert ran and terminal.getvalue() == "" and not board._going_on
+    with board.shown("g", patience=0.0):
+        until(terminal.getvalue)
+    assert "f" not in terminal.getvalue()
+
+
+def test_what_has_no_room_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By columns: some letters take two. What is a code of the terminal is none here."""
+    stream = Terminal()
+    line = StatusLine(stream)
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size((20, 5)))
+    monkeypatch.setattr(stream, "fileno", lambda: 1)
+    line.draw([("火" * 20, "bold"), ("never", "dim")])
+    assert "火" * 8 + "\x1b[0m…\x1b8" in stream.getvalue() and "never" not in stream.getvalue()
+    stream.truncate(0)
+    line.draw([("cafe\u0301 ", ""), ("\x1b[2J\n", "dim"), ("0123456", "")])
+    assert "cafe\u0301 \x1b[2m?[2J?\x1b[0m0123456\x1b8" in stream.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream.truncate(0)
+    line.draw([("done", "")])
+    assert "\x1b[36m" not in stream.getvalue()
+
+
 def test_a_short_compile_shows_nothing(terminal: Terminal) -> None:
     board = Board()
     with board.shown("f", patience=60.0):
@@ -198,6 +257,6 @@ def test_a_child_of_a_fork_has_no_thread_of_its_parent(terminal: Terminal) -> No
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_rich_is_loaded_for_the_first_line_alone() -> None:
+def test_rich_is_not_loaded_with_the_package() -> None:
     program = "import sys, flambeau; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Final, TextIO
@@ -244,18 +245,20 @@ class _Router:
         """Tell `listener` of every event, shown or not."""
         if listener not in self._listeners:
             self._listeners.append(listener)
-            self._made = None
 
     def forget(self, listener: Listener) -> None:
         """Tell `listener` no more."""
         self._listeners.remove(listener)
-        self._made = None
 
     def _tell(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """A structlog processor that tells the listeners."""
         for listener in tuple(self._listeners):
             listener(method, event)
         return event
+
+    def _only_tell(self, method: str, event: str, /, **values: Any) -> None:
+        """What a logger's method does whose events are not shown: structlog is not loaded for them."""
+        self._tell(None, method, {**values, "event": event})
 
     def shows(self, artifact: str) -> bool:
         """Whether somebody reads events of an artifact, for who has to compute what they say."""
@@ -264,17 +267,16 @@ class _Router:
     def __getattr__(self, name: str) -> Any:
         settings = self.settings
         lowest = min([settings.level, *settings.modules.values()]) if settings.modules else settings.level
-        if self._listeners or settings.artifacts:
+        if settings.artifacts:
             lowest = logging.DEBUG
         if _LEVELS.get(name, logging.CRITICAL) < lowest:
-            return _drop
+            return partial(self._only_tell, name) if self._listeners else _drop
         made = self._made
         if made is None:
             structlog = load_structlog()
-            told = [self._tell] if self._listeners else []
             self._made = made = structlog.wrap_logger(
                 structlog.PrintLogger(self._output),
-                processors=[*told, _select(settings, self._wanted, structlog), self._render],
+                processors=[self._tell, _select(settings, self._wanted, structlog), self._render],
                 wrapper_class=structlog.make_filtering_bound_logger(lowest),
                 context_class=dict,
                 cache_logger_on_first_use=False,

@@ -77,10 +77,14 @@ class Board:
                 self._began = now
             self._stop = threading.Event()
             wait = max(self._began + patience - now, 0.0)
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._draw, args=(sys.stderr, self._stop, wait), name="flambeau-progress", daemon=True
             )
-            self._thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, or Python is about to end: the compile goes on without a line
+                return
+            self._thread = thread
 
     def _end(self, compile: Compile) -> None:
         with self._lock:
