@@ -7,7 +7,9 @@ import logging
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -75,6 +77,30 @@ def test_structlog_of_the_application_is_left_alone() -> None:
         structlog.get_logger("application").info("theirs")
     assert [event["event"] for event in events] == ["theirs"]
     assert len(stream.getvalue().splitlines()) == 4
+
+
+def test_the_file_of_copies_changes_while_another_thread_writes(tmp_path: Path) -> None:
+    """The one that is closed is written to the end first."""
+    output = log._Output("")
+    log.copy_to(str(tmp_path / "one"))
+
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            changing.start()
+            changing.join(0.05)  # as long as this thread writes
+            return super().write(text)
+
+    changing = threading.Thread(target=log.copy_to, args=(str(tmp_path / "two"),))
+    try:
+        output.file = Slow()
+        output.write("first")
+        changing.join()
+        output.file = None
+        output.write("second")
+        output.flush()
+        assert [(tmp_path / name).read_text() for name in ("one", "two")] == ["first", "second"]
+    finally:
+        log.copy_to(None)
 
 
 def test_structlog_is_loaded_for_an_event_that_is_shown() -> None:

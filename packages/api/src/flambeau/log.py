@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
@@ -182,20 +183,29 @@ class _Output:
     file: TextIO | None = None
     copy: ClassVar[TextIO | None] = None
     copied_to: ClassVar[str] = ""
+    lock: ClassVar[threading.RLock] = threading.RLock()  # `copy` is closed by one thread while others write
 
     def __init__(self, path: str) -> None:
         if path:
             self.file = _opened(path)
 
     def write(self, text: str) -> int:
-        for file in filter(None, (self.file, self.copy)):
-            file.write(text)
+        with self.lock:
+            for file in filter(None, (self.file, self.copy)):
+                file.write(text)
         return sys.stderr.write(text)
 
     def flush(self) -> None:
-        for file in filter(None, (self.file, self.copy)):
-            file.flush()
+        with self.lock:
+            for file in filter(None, (self.file, self.copy)):
+                file.flush()
         sys.stderr.flush()
+
+
+# A forked child has none of the threads that may hold it.
+os.register_at_fork(
+    before=_Output.lock.acquire, after_in_parent=_Output.lock.release, after_in_child=_Output.lock.release
+)
 
 
 def _opened(path: str) -> TextIO:
@@ -206,16 +216,17 @@ def _opened(path: str) -> TextIO:
 
 def copy_to(path: str | None) -> None:
     """Write what is shown into this file as well from now on; None: into none. Raises InvalidOption where it cannot be opened."""
-    if (path or "") == _Output.copied_to:
-        return
-    if _Output.copy is not None:
-        _Output.copy.close()
-    _Output.copy, _Output.copied_to = None, ""
-    if path:
-        try:
-            _Output.copy, _Output.copied_to = _opened(path), path
-        except OSError as error:
-            raise InvalidOption(f"log_file_name={path!r} cannot be written: {error}") from error
+    with _Output.lock:
+        if (path or "") == _Output.copied_to:
+            return
+        if _Output.copy is not None:
+            _Output.copy.close()
+        _Output.copy, _Output.copied_to = None, ""
+        if path:
+            try:
+                _Output.copy, _Output.copied_to = _opened(path), path
+            except OSError as error:
+                raise InvalidOption(f"log_file_name={path!r} cannot be written: {error}") from error
 
 
 def _drop(*args: Any, **values: Any) -> None:
