@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import pstats
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import flambeau
 import flambeau_inductor
 from flambeau.compiler import config
 from flambeau.errors import BackendError, InternalError, InvalidOption
+from flambeau.trace import profiles
 
 from .rows import calls
 
@@ -97,6 +99,39 @@ def test_a_compile_is_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert any(function == "capture_frame" for _, _, function in pstats.Stats(str(file)).stats)  # type: ignore[attr-defined]
     monkeypatch.setenv("FLAMBEAU_COMPILE_DEBUG_DIR", str(file / "in"))
     assert torch.equal(flambeau.compile(halved, backend="eager")(torch.zeros(3)), torch.zeros(3))
+
+
+@pytest.mark.parametrize("of_program", [cProfile.Profile, None], ids=["cProfile", "setprofile"])
+def test_the_profiler_of_the_program_stays(
+    of_program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It sees the compiles and what comes behind them; one warning says that they have no files."""
+    monkeypatch.setenv("FLAMBEAU_COMPILE_DEBUG_DIR", str(tmp_path))
+    monkeypatch.setenv("FLAMBEAU_COMPILE_CPROFILE", "1")
+    profiles._say_left_out.cache_clear()
+    seen: set[str] = set()
+
+    def compiled_twice() -> None:
+        for value in (1, 2):
+            flambeau.compile(lambda x: x + value, backend="eager")(torch.ones(3))  # noqa: B023  # called at once
+        behind()
+
+    def behind() -> None:
+        """What the program does then."""
+
+    if of_program is None:
+        sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code.co_name))
+        try:
+            compiled_twice()
+        finally:
+            sys.setprofile(None)
+    else:
+        profile = of_program()
+        profile.runcall(compiled_twice)
+        seen = {function for _, _, function in pstats.Stats(profile).stats}  # type: ignore[attr-defined]
+    assert {"capture_frame", "behind"} <= seen
+    assert not list(tmp_path.iterdir())
+    assert capsys.readouterr().err.count("compiles_not_profiled") == 1
 
 
 @calls("environment", "OVERRIDE_BACKENDS")

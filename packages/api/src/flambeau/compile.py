@@ -220,7 +220,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
         from .trace.hooks import watching as traced
 
         observer, backend = trace.observed(observer), traced(backend, trace, arguments)
-    around: progress.Around | None = None if trace is None else trace.around
+    around: flambeau_capture.Around | None = None if trace is None else trace.around
     if stages.api.compile_cprofile:
         # Not at the top: only those need the profiler who ask for it.
         from .trace.profiles import profiled

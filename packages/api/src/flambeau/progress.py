@@ -13,20 +13,19 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any
 
 from attrs import define, field
 
-from flambeau_capture import FrameInfo
+from flambeau_capture import Around, FrameInfo
 
 from . import log
 from .status_line import StatusLine, is_terminal
 
-Around = Callable[[FrameInfo], AbstractContextManager[Any]]
 PATIENCE_SECONDS, PERIOD_SECONDS = 1.0, 0.1
 _PAUSE_SECONDS = 0.5
 """Compiles that follow each other within this time are one wait to who looks on: many small ones take long too."""

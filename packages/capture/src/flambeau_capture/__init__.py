@@ -73,7 +73,7 @@ from .patches import unpatched
 from .pipeline import capture_frame
 from .record import BreakRecord, CompileRecord
 from .refusal import NumbersRefused
-from .regions import make_region
+from .regions import Around, make_region
 from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
 from .scopes import dont_skip_tracing, error_on_graph_break, override_cudagraphs, patch_dynamo_config
 from .stance import NAMES as STANCES
@@ -81,6 +81,7 @@ from .stance import Stance, agree_by, run_only, set_stance
 
 __all__ = [
     "STANCES",
+    "Around",
     "BackendError",
     "BreakRecord",
     "CaptureError",

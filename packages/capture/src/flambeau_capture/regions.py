@@ -42,6 +42,7 @@ _MODULE_MACHINERY = frozenset(
 Left = Callable[["CodeType", str], None]
 """Told of a function that is not looked at: its code, why."""
 Around = Callable[[FrameInfo], AbstractContextManager[Any]]
+"""Given a frame, what its compile runs inside of."""
 _SUSPENDS = 0x20 | 0x80 | 0x200
 _LEFT_TO_PYTHON = {
     Decision.SKIP: "code of a library, which runs in Python; what it calls is looked at",
