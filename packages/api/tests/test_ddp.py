@@ -107,6 +107,25 @@ def _flat(result: Any) -> tuple[torch.Tensor, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
+def test_a_model_that_was_compiled_before_there_was_a_wrapper(request: pytest.FixtureRequest) -> None:
+    """As is usual: the group of processes is asked for when the graph is captured."""
+    model, counted = Net(chain), Parts()
+    compiled = flambeau.compile(model, backend=counted)
+    request.getfixturevalue("in_wrapper")
+    x = torch.randn(4, 4)
+    assert torch.allclose(compiled(x), model(x))
+    assert counted.count == 2
+
+
+def test_errors_name_the_backend() -> None:
+    class Bad:
+        def __call__(self, gm: Any, inputs: Any) -> Any:
+            raise KeyError("mine")
+
+    with pytest.raises(flambeau.errors.BackendError, match="backend 'Bad' raised KeyError"):
+        flambeau.compile(Net(chain), backend=Bad())(torch.randn(4, 4))
+
+
 @pytest.mark.usefixtures("in_wrapper")
 def test_a_graph_that_changes_settings_stays_whole() -> None:
     model, counted = Net(settings), Parts()

@@ -31,6 +31,7 @@ from .backends import (
     lookup_backend,
     note_use,
 )
+from .ddp import by_buckets
 from .defaults import Settings, is_disabled, is_verbose, option_defaults, settings_of, user_errors, variables
 from .errors import FlambeauError, InvalidOption, UnknownName, without_our_frames
 from .log import copy_to, logger
@@ -197,9 +198,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     stages = resolve_stages(options, settings)
     copy_to(stages.api.log_file_name)
     backend = _configured_backend(named, arguments, options, settings, recorder)
-    if stages.api.optimize_ddp in (True, "ddp_optimizer") and _has_process_group():
-        from .ddp import by_buckets
-
+    if stages.api.optimize_ddp in (True, "ddp_optimizer"):
         backend = by_buckets(backend)
     if recorder is not None:
         # Not at the top: only `explain` and `profile` need what watches graphs.
@@ -300,11 +299,6 @@ def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:
         raise InvalidOption("dynamic and shapes_spec exclude each other: shapes_spec says what is symbolic")
     if not isinstance(arguments["name"], str | None):
         raise InvalidOption(f"name takes a text, not {arguments['name']!r}")
-
-
-def _has_process_group() -> bool:
-    """Without one nothing can be wrapped to run with other processes."""
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _expect_kernels() -> None:

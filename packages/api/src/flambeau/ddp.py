@@ -65,7 +65,10 @@ class Part:
 
 
 def by_buckets(backend: Backend) -> Backend:
-    """The backend, given graphs of models under DistributedDataParallel bucket by bucket."""
+    """The backend, given graphs of models under DistributedDataParallel bucket by bucket.
+
+    Whether there is such a model is asked at each graph: the group of processes may be made after the model was handed to `compile`.
+    """
 
     @functools.wraps(backend, updated=())
     def compile_parts(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -80,6 +83,7 @@ def by_buckets(backend: Backend) -> Backend:
         compiled = [_callable(backend, part) for part in parts]
         return functools.partial(_run, parts, compiled, results)
 
+    compile_parts.__name__ = getattr(backend, "__name__", None) or type(backend).__name__
     for name in ("wants_real_inputs", "wants_code"):
         if hasattr(backend, name):
             setattr(compile_parts, name, getattr(backend, name))
