@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from flambeau_capture.backend_call import is_boxed
@@ -23,19 +23,19 @@ def one_by_one(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 def on_first_call(compiled: Callable[..., Any], around: AroundCall) -> Callable[..., Any]:
     """`compiled`, whose first call runs inside of `around`. It is called by the same rule, and has the same attributes."""
-    is_first = True
+    waiting: AroundCall | None = around
 
     def first(inputs: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
-        nonlocal is_first
-        is_first = False
-        with around(inputs):
+        nonlocal waiting
+        taken, waiting = waiting, None
+        with taken(inputs) if taken is not None else nullcontext():  # None: another thread was first
             return compiled(*given)
 
     def call(*inputs: Any) -> Any:
-        return first(inputs, inputs) if is_first else compiled(*inputs)
+        return compiled(*inputs) if waiting is None else first(inputs, inputs)
 
     def call_boxed(inputs: list[Any]) -> Any:
-        return first(tuple(inputs), (inputs,)) if is_first else compiled(inputs)
+        return compiled(inputs) if waiting is None else first(tuple(inputs), (inputs,))
 
     made = call_boxed if is_boxed(compiled) else call
     return functools.update_wrapper(

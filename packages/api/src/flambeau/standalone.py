@@ -97,9 +97,9 @@ class CompiledArtifact:
         (target / _HEADER).write_text(json.dumps(header, indent=1))
         (target / _PROGRAM).write_bytes(program)
         for kind, artifact in self._built.graph.programs:
-            (target / f"{kind}.txt").write_text(artifact.text())
+            (target / f"{kind}.txt").write_text(artifact.text(), encoding="utf-8")
             for library in artifact.libraries:
-                (target / f"{kind}_{library.name}.source").write_text(library.source)
+                (target / f"{kind}_{library.name}.source").write_text(library.source, encoding="utf-8")
 
     @classmethod
     def load(cls, *, path: str | Path, format: Format = "binary") -> CompiledArtifact:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import runpy
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,18 @@ def test_a_trace_and_folders_are_written_together(tmp_path: Path) -> None:
     assert list((tmp_path / "debug").glob("process-*/*/run.py"))
     graphs = [record["name"] for _, record in read_trace(tmp_path / "trace").of("graph")]
     assert graphs == ["captured"]
+
+
+def test_values_of_the_first_call_are_let_go(tmp_path: Path) -> None:
+    """Though the graph keeps what its later records are written with."""
+    options = {"debug_folder": str(tmp_path), "compile_debug_save_real": True}
+    compiled = flambeau.compile(lambda x: x + 1, backend="eager", options=options)
+    x = torch.ones(2)
+    given = weakref.ref(x)
+    compiled(x)
+    del x
+    gc.collect()
+    assert list(tmp_path.glob("process-*/*/inputs.pt")) and given() is None
 
 
 def test_a_later_text_takes_the_place_of_an_earlier_one() -> None:

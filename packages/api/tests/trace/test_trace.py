@@ -143,6 +143,15 @@ def test_a_folder_in_the_environment_switches_it_on(tmp_path: Path) -> None:
     assert any(True for _ in read_trace(tmp_path).of("frame_begin"))
 
 
+def test_a_source_is_written_once(tmp_path: Path) -> None:
+    """Also the one that is named before the first record."""
+    options = {"trace.enabled": True, "trace.debug_dir": str(tmp_path)}
+    flambeau.compile(lambda x: x + 1, backend="eager", options=options)(torch.ones(2))
+    (file,) = tmp_path.glob("*.jsonl")
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [record["path"] for record in records if record["kind"] == "file"] == [__file__]
+
+
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write("log", event="a")

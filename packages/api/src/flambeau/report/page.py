@@ -97,7 +97,7 @@ def embedded(value: Any) -> str:
 
 @functools.cache
 def _asset(name: str) -> str:
-    return (files(__package__) / "assets" / name).read_text()
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
 def colours(*, dark: bool) -> dict[str, str]:

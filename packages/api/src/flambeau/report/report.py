@@ -48,7 +48,7 @@ def write_pictures(trace: Trace, folder: Path) -> list[Path]:
         record = compile.last("schedule", program)
         if record is not None:
             path = folder / f"fusion-{number}-{compile.begin['compile'].replace('/', '_')}-{program}.svg"
-            path.write_text(pictures.standalone(pictures.fusion(record["steps"])))
+            path.write_text(pictures.standalone(pictures.fusion(record["steps"])), encoding="utf-8")
             written.append(path)
     return written
 

@@ -92,7 +92,7 @@ def _schedule(session: Sink, program: str, event: Event) -> None:
         from ..report import pictures
 
         name = f"fusion-{os.getpid()}-{session.compile_id.replace('/', '_')}-{program}.svg"
-        (session.pictures / name).write_text(pictures.standalone(pictures.fusion(steps)))
+        (session.pictures / name).write_text(pictures.standalone(pictures.fusion(steps)), encoding="utf-8")
 
 
 def _joint(session: Sink, program: str, event: Event) -> None:

@@ -72,7 +72,7 @@ class Folders:
             for path, text in files_of_records(records).items():
                 file = begun / path
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, errors="backslashreplace")
+                file.write_text(text, encoding="utf-8", errors="backslashreplace")
             begun.rename(place)
         except BaseException:
             shutil.rmtree(begun, ignore_errors=True)
@@ -84,7 +84,7 @@ class Folders:
         if place is not None and (line := log_line(record)):
 
             def append() -> None:
-                with (place / "log.txt").open("a", errors="backslashreplace") as file:
+                with (place / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as file:
                     file.write(f"{line}\n")
 
             self._spared(append)

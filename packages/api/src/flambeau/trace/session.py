@@ -126,7 +126,7 @@ class RegionTrace:
     @contextmanager
     def around(self, frame: FrameInfo) -> Iterator[None]:
         """One compile of a frame: begin, end, and everything in between."""
-        measures = isinstance(self.writers[0], Writer)
+        measures = any(isinstance(writer, Writer) for writer in self.writers)
         session = Session(self.writers, frame.compile_id, frame, self.pictures, measures)
         code = frame.code
         owner = frame.locals.get("self")
@@ -149,6 +149,9 @@ class RegionTrace:
             raised = sys.exception()
             error = "" if raised is None else f"{type(raised).__name__}: {raised}"
             session.write("frame_end", error=error)
+            session.frame = (
+                None  # compiled graphs keep the session: for later records, not for the values of the first call
+            )
 
     def observed(self, observer: Callable[[CompileRecord], None]) -> Callable[[CompileRecord], None]:
         """`observer`, with what it is told in the trace as well."""

@@ -26,8 +26,13 @@ from .schema import VERSION
 
 def process_name(prefix: str) -> str:
     """`<prefix>-<pid>`, with the rank where the process has one."""
+    rank = _rank()
+    return f"{prefix}-{os.getpid()}{'' if rank is None else f'-rank{rank}'}"
+
+
+def _rank() -> int | None:
     rank = os.environ.get("RANK", "")
-    return f"{prefix}-{os.getpid()}{f'-rank{rank}' if rank.isdigit() else ''}"
+    return int(rank) if rank.isdigit() else None
 
 
 @define
@@ -39,7 +44,7 @@ class Writer:
     _file: int = field(default=-1, init=False)
     _process: int = field(default=-1, init=False)
     _zero: float = field(default=0.0, init=False)
-    _files: set[str] = field(factory=set, init=False)
+    _files: set[tuple[int, str]] = field(factory=set, init=False)
     _is_refused: bool = field(default=False, init=False)
 
     def write(self, kind: str, compile_id: str = "", **fields: Any) -> None:
@@ -57,11 +62,12 @@ class Writer:
 
     def source(self, path: str) -> None:
         """Append the text of a source file, the first time that it is named."""
-        if path in self._files or not path:
+        at = os.getpid(), path
+        if at in self._files or not path:
             return
-        self._files.add(path)
+        self._files.add(at)
         try:
-            text = Path(path).read_text()
+            text = Path(path).read_text(encoding="utf-8")
         except (OSError, ValueError):
             return
         self.write("file", path=path, text=text)
@@ -71,10 +77,9 @@ class Writer:
         from .. import __version__
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        rank = os.environ.get("RANK", "")
         name = f"{process_name(f'flambeau-{socket.gethostname()}')}.jsonl"
         self._file = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        self._process, self._zero, self._files = os.getpid(), time.perf_counter(), set()
+        self._process, self._zero = os.getpid(), time.perf_counter()
         facts = {
             "version": VERSION,
             "flambeau": __version__,
@@ -82,7 +87,7 @@ class Writer:
             "python": platform.python_version(),
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "rank": int(rank) if rank.isdigit() else None,
+            "rank": _rank(),
             "command": list(sys.argv),
             "started": time.time(),
         }
