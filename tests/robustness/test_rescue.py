@@ -141,6 +141,25 @@ def test_a_write_that_autograd_refuses_draws_what_eager_draws(backend: str, writ
     assert torch.equal(*found)
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_write_that_autograd_refuses_is_eagers_error(backend: str) -> None:
+    """The view was taken without gradients: it has none itself, and may not get any."""
+
+    def write(v: Tensor, w: Tensor) -> Tensor:
+        return v.mul_(w)
+
+    found = []
+    for function in (write, flambeau.compile(write, backend=backend)):
+        with torch.no_grad():
+            view = X.clone()[1:]
+        with pytest.raises(RuntimeError, match="no_grad mode") as caught:
+            function(view, torch.ones(4, requires_grad=True))
+        found.append((type(caught.value), str(caught.value)))
+        assert "eager runs this graph" not in "".join(getattr(caught.value, "__notes__", ()))
+        assert_same(view, X[1:])
+    assert found[0] == found[1]
+
+
 def _handled(x: Tensor, y: Tensor, i: Tensor, write: Callable[[Tensor], Any]) -> tuple[Tensor, Tensor]:
     write(x)
     drawn = torch.rand(3)

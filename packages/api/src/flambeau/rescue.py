@@ -346,11 +346,15 @@ def _position(node: fx.Node) -> str:
 def _copy(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
-    if value.requires_grad and value._is_view() and value._base is not None:
-        # What autograd says of a write to a view depends on its base, and on what made it.
-        copy = value._view_func_unsafe(_copy(value._base))
-        torch._C._autograd._set_creation_meta(copy, torch._C._autograd._get_creation_meta(value))
-        return copy
+    if value._is_view() and value._base is not None:
+        # What autograd says of a write to a view depends on its base, on what made it, and on the mode in which that was.
+        made = torch._C._autograd._get_creation_meta(value)
+        if value.requires_grad or made != torch._C._autograd.CreationMeta.DEFAULT:
+            base = _copy(value._base)
+            with torch.set_grad_enabled(value.requires_grad):
+                copy = value._view_func_unsafe(base)
+            torch._C._autograd._set_creation_meta(copy, made)
+            return copy
     if not value.is_leaf:
         with torch.enable_grad():
             return value.clone()
