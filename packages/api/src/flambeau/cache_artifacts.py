@@ -14,10 +14,10 @@ from attrs import frozen
 from flambeau_runtime.cache import CacheKey, Store, default_store
 
 from .options import Options
+from .shape_profiles import KIND as SHAPES
 from .stages import resolve_stages
 
 _TUNING = ("tuning",)
-_SHAPES = "shapes"
 
 
 @frozen
@@ -33,7 +33,7 @@ class CacheInfo:
     @property
     def inductor_artifacts(self) -> list[str]:
         """Compiled graphs (forward and backward are one entry) and the kernels that they are made of."""
-        others = (*_TUNING, _SHAPES)
+        others = (*_TUNING, SHAPES)
         return [name for kind, names in self.artifacts.items() if kind not in others for name in names]
 
     @property
@@ -49,7 +49,7 @@ class CacheInfo:
     @property
     def pgo_artifacts(self) -> list[str]:
         """What was learnt about sizes that change, see the setting `job_id`."""
-        return list(self.artifacts.get(_SHAPES, ()))
+        return list(self.artifacts.get(SHAPES, ()))
 
     def empty(self) -> bool:
         """Whether nothing is in it."""

@@ -19,6 +19,7 @@ from flambeau_capture.hook import call_disabled
 
 from .backends import Backend
 from .calling import one_by_one
+from .graph_nodes import name_of
 from .log import logger
 
 _WHOLE = ("starts_anew", "may_start_anew", "is_open", "assumes", "wrappers")
@@ -185,7 +186,7 @@ def _is_written(node: fx.Node) -> bool:
 
 def _may_write(node: fx.Node) -> bool:
     """Whether an operation may write to an operand, by its name and by what it is given: a flag, or where to put its result."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = name_of(node)
     flags = (value is True for value in (*node.args, *node.kwargs.values()))
     return (
         name.rstrip("_") in _WRITING

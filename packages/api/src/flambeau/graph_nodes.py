@@ -1,6 +1,6 @@
 """What the nodes of a captured graph are, and what masks and positions are computed from.
 
-In: nodes of torch-level calls, whose `meta["val"]` tells what they give. Out: names and facts. Read by `repeats.py` and `attention_masks.py`.
+In: nodes of torch-level calls, whose `meta["val"]` tells what they give. Out: names and facts. Read by `repeats.py`, `attention_masks.py` and `ddp.py`.
 """
 
 from __future__ import annotations

@@ -48,6 +48,11 @@ def wide(text: str, *, more: str = "", mono: bool = False) -> dict[str, Any]:
     return {"text": text, "sort": text, "class": "wide mono" if mono else "wide", "more": more}
 
 
+def cut(text: str, length: int) -> str:
+    """At most so many letters."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
 def shorter(text: str) -> str:
     """A sentence in which a file is named by its folder and its name."""
     return _PATH.sub(r"\1", text)

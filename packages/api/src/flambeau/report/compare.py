@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -15,7 +14,7 @@ from markupsafe import Markup
 from ..trace.reader import Trace
 from ..units import bytes_text
 from .cells import number, seconds, table, whole, wide
-from .model import Compile, spans_of
+from .model import Compile, place_of, seconds_of, spans_of, stages_of
 from .page import Section
 from .stages import meaning
 
@@ -26,11 +25,11 @@ def comparison(one: Trace, ours: Side, two: Trace, theirs: Side) -> Section:
     """The section."""
     first, second = _names(one, two)
     heads = (f"#{first}", f"#{second}", f"#{second} / {first}")
-    totals = [("compiling", *_pair(_total(ours), _total(theirs)))]
+    totals = [("compiling", *_pair(seconds_of(ours), seconds_of(theirs)))]
     totals.append(("kernels and calls, one call of each", *_pair(_measured(ours), _measured(theirs))))
     for name, kind in (("compiles of frames", "frame_begin"), ("graph breaks", "break")):
         totals.append((name, *map(whole, (_count(ours, kind), _count(theirs, kind))), ""))
-    again = [sum(1 for c in side if c.begin["misses"]) for side in (ours, theirs)]
+    again = [sum(1 for c in side if c.is_again) for side in (ours, theirs)]
     launched = [sum(row["count"] for row in _kernel_rows(side)) for side in (ours, theirs)]
     totals.append(("recompiles", *map(whole, again), ""))
     totals.append(("kernel launches and library calls", *map(whole, launched), ""))
@@ -66,12 +65,8 @@ def _names(one: Trace, two: Trace) -> tuple[str, str]:
     return names if names[0] != names[1] else ("first", "second")
 
 
-def _total(side: Side) -> float:
-    return sum(c.seconds or 0 for c in side)
-
-
 def _kernel_rows(side: Side) -> list[Mapping[str, Any]]:
-    return [row for c in side for record in c.all("kernels") for row in record["kernels"]]
+    return [row for c in side for row in c.kernels]
 
 
 def _measured(side: Side) -> float:
@@ -88,28 +83,20 @@ def _count(side: Side, kind: str) -> int:
 
 def _breaks(ours: Side, theirs: Side) -> list[tuple[Any, ...]]:
     """Breaks by place and reason; those that only one side has come first."""
-    counts = [
-        Counter((f"{Path(b['file']).name}:{b['line']}", b["reason"]) for c in side for b in c.all("break"))
-        for side in (ours, theirs)
-    ]
+    counts = [Counter((place_of(b), b["reason"]) for c in side for b in c.all("break")) for side in (ours, theirs)]
     rows = [(*at, whole(counts[0][at]), whole(counts[1][at])) for at in dict.fromkeys((*counts[0], *counts[1]))]
     return sorted(rows, key=lambda row: bool(row[2]["sort"]) and bool(row[3]["sort"]))
 
 
 def _stages(trace: Trace) -> dict[str, float]:
-    found: dict[str, float] = defaultdict(float)
-    for process in trace.processes:
-        for span in spans_of(process):
-            if not span.is_frame:
-                found[span.name] += span.seconds or 0.0
-    return found
+    spans = (span for process in trace.processes for span in spans_of(process))
+    return {name: sum(each) for name, each in stages_of(spans).items()}
 
 
 def _frames(side: Side) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     for c in side:
-        place = f"{Path(c.begin['file']).name}:{c.begin['line']}"
-        found[f"{c.function} ({place}), entry {c.begin['entry']}"] += c.seconds or 0.0
+        found[f"{c.function} ({c.place}), entry {c.begin['entry']}"] += c.seconds or 0.0
     return found
 
 

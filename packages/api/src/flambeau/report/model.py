@@ -6,7 +6,8 @@ In: `trace.Trace`. Out: `Compile` for each compile of a frame, `Span` for each s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
@@ -41,8 +42,17 @@ class Compile:
     @property
     def short(self) -> str:
         """ "[0/1]", with the process where the number alone does not say which."""
-        name = f"[{self.begin['compile']}]"
-        return f"{self.process.name} {name}" if self.among_others else name
+        return short_name(self.process, self.begin, among_others=self.among_others)
+
+    @property
+    def place(self) -> str:
+        """ "model.py:12": where the function begins."""
+        return place_of(self.begin)
+
+    @property
+    def is_again(self) -> bool:
+        """Whether entries of the frame were there, and none fitted."""
+        return bool(self.begin["misses"])
 
     @property
     def function(self) -> str:
@@ -67,6 +77,11 @@ class Compile:
         return found[-1] if found else None
 
     @property
+    def kernels(self) -> list[Mapping[str, Any]]:
+        """A row for each kernel and library call of its programs."""
+        return [row for record in self.all("kernels") for row in record["kernels"]]
+
+    @property
     def programs(self) -> list[str]:
         """The programs that were made."""
         return list(dict.fromkeys(record["program"] for record in self.all("program")))
@@ -84,6 +99,22 @@ def plain_function(name: str) -> str:
     return f"{name} after line {rest.split('.')[0]}" if rest else name
 
 
+def short_name(process: Process, record: Record, *, among_others: bool) -> str:
+    """The compile of a record, "[0/1]", with the process where there are several; "" for a record that belongs to no compile of the only one."""
+    name = f"[{record['compile']}]" if record["compile"] else ""
+    return f"{process.name} {name}".rstrip() if among_others else name
+
+
+def place_of(record: Mapping[str, Any]) -> str:
+    """A file's name and the line, of a record that names both."""
+    return f"{Path(record['file']).name}:{record['line']}"
+
+
+def seconds_of(compiles: Iterable[Compile]) -> float:
+    """Of all together; one that never ended counts for nothing."""
+    return sum(c.seconds or 0 for c in compiles)
+
+
 def compiles_of(trace: Trace) -> list[Compile]:
     """Every compile, in the order of its beginning in its process."""
     found: list[Compile] = []
@@ -96,6 +127,15 @@ def compiles_of(trace: Trace) -> list[Compile]:
                 found.append(now[name])
             elif name in now:
                 now[name].records.append(record)
+    return found
+
+
+def stages_of(spans: Iterable[Span]) -> dict[str, list[float]]:
+    """Stage -> the seconds of each time that it was gone through."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for span in spans:
+        if not span.is_frame:
+            found[span.name].append(span.seconds or 0.0)
     return found
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -16,7 +15,7 @@ from ..trace.reader import Process, Trace
 from ..units import counted, seconds_text
 from . import pictures
 from .cells import seconds, shorter, table, whole, wide
-from .model import Compile, Span, spans_of
+from .model import Compile, Span, place_of, seconds_of, spans_of, stages_of
 from .page import Section, render
 from .stages import meaning
 
@@ -26,14 +25,14 @@ _MEASURING = "measure for the trace"
 def overview(trace: Trace, compiles: Sequence[Compile]) -> Section:
     """The numbers that one asks for first, and what they lead to."""
     breaks = [found for c in compiles for found in c.all("break")]
-    again = [c for c in compiles if c.begin["misses"]]
-    rows = [row for c in compiles for record in c.all("kernels") for row in record["kernels"]]
+    again = [c for c in compiles if c.is_again]
+    rows = [row for c in compiles for row in c.kernels]
     launches = sum(row["count"] for row in rows if row["kind"] == "kernel")
     calls = sum(row["count"] for row in rows if row["kind"] != "kernel")
     places = len({(found["file"], found["line"]) for found in breaks})
     facts = [
         ("frames", len(compiles), "compiles of frames", "functions, and parts of them behind a break"),
-        ("timeline", seconds_text(sum(c.seconds or 0 for c in compiles)) or "0 s", "compiling", "of all processes together"),
+        ("timeline", seconds_text(seconds_of(compiles)) or "0 s", "compiling", "of all processes together"),
         ("frames", len(breaks), "graph breaks", f"at {counted(places, 'line')} of the program" if breaks else "no graph was cut"),
         ("recompiles", len(again), "recompiles", "compiles of what had been compiled before"),
         ("kernels", launches, "kernel launches", "in one call of every program"),
@@ -76,21 +75,20 @@ def _findings(
         yield line % ("frames", "Never ended:", f"{', '.join(unfinished)}. The process ended first, or still runs.")
     if damaged:
         yield line % ("overview", "Damaged:", f"{counted(damaged, 'line')} of the trace could not be read.")
-    for (file, at, reason), times in Counter((b["file"], b["line"], b["reason"]) for b in breaks).most_common(3):
-        yield line % ("frames", f"{Path(file).name}:{at}", f"cuts a graph in {counted(times, 'compile')}: {reason}")
+    for (_, place, reason), times in Counter((b["file"], place_of(b), b["reason"]) for b in breaks).most_common(3):
+        yield line % ("frames", place, f"cuts a graph in {counted(times, 'compile')}: {reason}")
     if again:
         dearest = max(again, key=lambda c: c.seconds or 0)
-        cost = sum(c.seconds or 0 for c in again)
         yield line % (
             "recompiles",
             counted(len(again), "recompile"),
-            f"took {seconds_text(cost)}, most of it {dearest.title}: {shorter(dearest.begin['misses'][0])}",
+            f"took {seconds_text(seconds_of(again))}, most of it {dearest.title}: {shorter(dearest.begin['misses'][0])}",
         )
     eager = [c.title for c in compiles if c.last("eager") is not None]
     if eager:
         yield line % ("frames", "In eager:", f"graphs of {', '.join(eager)}")
     measuring = sum(record["seconds"] for _, record in trace.of("stage_end") if record["stage"] == _MEASURING)
-    if measuring >= 0.05 * sum(c.seconds or 0 for c in compiles) > 0:
+    if measuring >= 0.05 * seconds_of(compiles) > 0:
         yield line % (
             "timeline",
             seconds_text(measuring),
@@ -101,15 +99,14 @@ def _findings(
 def timeline(trace: Trace) -> Section:
     """The stages over time, and what each stage took in all."""
     bands: list[tuple[str, list[Span]]] = []
-    totals: dict[str, list[float]] = defaultdict(list)
+    spans: list[Span] = []
     for process in trace.processes:
         threads: dict[int, list[Span]] = defaultdict(list)
         for span in spans_of(process):
             threads[span.thread].append(span)
-            if not span.is_frame:
-                totals[span.name].append(span.seconds or 0.0)
+            spans.append(span)
         bands += _bands(process, threads)
-    rows = sorted(totals.items(), key=lambda item: -sum(item[1]))
+    rows = sorted(stages_of(spans).items(), key=lambda item: -sum(item[1]))
     found = table(
         ("stage", "#seconds", "#times", "#longest", "what it does"),
         ((name, seconds(sum(t)), whole(len(t)), seconds(max(t)), wide(meaning(name))) for name, t in rows),
@@ -162,8 +159,8 @@ def frames(compiles: Sequence[Compile]) -> Section:
         rows.append(
             {
                 "title": c.title,
-                "place": f"{Path(c.begin['file']).name}:{c.begin['line']}",
-                "again": bool(c.begin["misses"]),
+                "place": c.place,
+                "again": c.is_again,
                 "verdict": verdict,
                 "tone": tone,
                 "seconds": seconds_text(c.seconds),

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 from markupsafe import Markup
 
 from ..units import bytes_text, counted, number_text, seconds_text
+from .cells import cut
 from .model import Span, plain_function
 from .page import colours
 from .stages import meaning
@@ -81,7 +82,7 @@ def timeline(rows: Sequence[tuple[str, Sequence[Span]]]) -> Markup:
             title = f"{span.name}{f' of the {span.program}' if span.program else ''}, compile {span.compile_id or 'none'}: {told}{f'. It is to {does}' if does else ''}"
             mark = "" if own else ' fill-opacity=".82"'
             mark += ' stroke-dasharray="3 2" stroke="var(--bad)"' if span.seconds is None else ""
-            named = _short(plain_function(span.name), int((width - 6) / 5.6)) if width > 30 else ""
+            named = cut(plain_function(span.name), int((width - 6) / 5.6)) if width > 30 else ""
             parts.append(
                 item(title)
                 + f'<rect x="{x:.2f}" y="{y + span.depth * _ROW}" width="{width:.2f}" height="{_ROW - 2}" rx="2" fill="{fill}"{mark}/>'
@@ -243,7 +244,7 @@ def fusion(steps: Sequence[Mapping[str, Any]], *, most: int = 240) -> Markup:
         parts.append(
             item(title, f' data-box="{at}"')
             + f'<rect x="{x:.0f}" y="{y}" width="{box}" height="{high}" rx="5" fill="var(--ground)" stroke="{colour(step["kind"])}" stroke-width="1.6"/>'
-            f'<text x="{x + 7:.0f}" y="{y + 14}" font-size="11">{escape(_short(step["name"].removeprefix("fused_"), 28))}</text>'
+            f'<text x="{x + 7:.0f}" y="{y + 14}" font-size="11">{escape(cut(step["name"].removeprefix("fused_"), 28))}</text>'
             f'<text x="{x + 7:.0f}" y="{y + 27}" font-size="9.5" class="faint">{escape(step["kind"])}, {counted(len(step["origins"]), "operation")}</text></g>'
         )
     picture = _svg(
@@ -270,10 +271,6 @@ def standalone(picture: str) -> str:
 def item(title: str, more: str = "") -> str:
     """The beginning of a part of a picture: the page's script lets one walk from part to part, and shows the title of the one where one is."""
     return f'<g class="item"{more} role="img" aria-label={quoteattr(title)}><title>{escape(title)}</title>'
-
-
-def _short(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _svg(width: float, height: float, content: str, title: str) -> Markup:

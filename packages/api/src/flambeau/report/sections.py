@@ -12,12 +12,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..trace.reader import Process, Trace
+from ..trace.reader import Trace
 from ..units import bytes_text, counted, number_text, seconds_text
 from . import pictures
-from .cells import number, seconds, shorter, table, whole, wide
+from .cells import cut, number, seconds, shorter, table, whole, wide
 from .links import panes_of
-from .model import Compile
+from .model import Compile, short_name
 from .page import Section, render
 
 
@@ -239,7 +239,7 @@ def caches(trace: Trace) -> Section:
         if record["why"]:
             whys.append(
                 (
-                    _short(trace, process, record),
+                    short_name(process, record, among_others=len(trace.processes) > 1),
                     "not kept" if record["event"] == "not kept" else "missed",
                     wide(record["why"], mono=True),
                 )
@@ -261,16 +261,11 @@ def caches(trace: Trace) -> Section:
     return Section("caches", "Caches", html, f"{hits} of {sum(counts.values())}" if counts else "", note)
 
 
-def _short(trace: Trace, process: Process, record: Mapping[str, Any]) -> str:
-    """As `Compile.short`, of a record that may belong to no compile."""
-    name = f"[{record['compile']}]" if record["compile"] else ""
-    return f"{process.name} {name}".rstrip() if len(trace.processes) > 1 else name
-
-
 def cuda_graphs(trace: Trace) -> Section:
     """What was recorded as a CUDA graph, and why not."""
+    several = len(trace.processes) > 1
     rows = [
-        (_short(trace, process, r), r["program"], r["decision"], wide(r["reason"]), r["position"])
+        (short_name(process, r, among_others=several), r["program"], r["decision"], wide(r["reason"]), r["position"])
         for process, r in trace.of("cuda_graph")
     ]
     empty = 'None was asked for, or no program was called: mode="reduce-overhead" records them, on a GPU.'
@@ -293,10 +288,10 @@ def events(compiles: Sequence[Compile]) -> Section:
                     c.short,
                     r["artifact"] or r["level"],
                     r["event"],
-                    wide(text if len(text) <= 240 else f"{text[:240]} …"),
+                    wide(cut(text, 240)),
                 )
             )
-    cut = f" The first {_MOST_EVENTS} of {len(rows)}." if len(rows) > _MOST_EVENTS else ""
-    note = f"What else the compiler told: library calls with the reason, choices, hints. The kind is the name that FLAMBEAU_LOGS shows it under.{cut}"
+    first = f" The first {_MOST_EVENTS} of {len(rows)}." if len(rows) > _MOST_EVENTS else ""
+    note = f"What else the compiler told: library calls with the reason, choices, hints. The kind is the name that FLAMBEAU_LOGS shows it under.{first}"
     shown = table(("compile", "kind", "event", "what"), rows[:_MOST_EVENTS], empty="no other events", name="events")
     return Section("events", "Events", shown, str(len(rows)), note)
