@@ -18,7 +18,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 import flambeau_autograd as autograd
 from flambeau_capture import hold_replaced, left_as_before, raised_in_hook, with_marked_hooks
-from flambeau_runtime import PredictionError
+from flambeau_runtime import PredictionError, ReleasedError
 
 from .errors import FlambeauError, InternalError, NotFinite, NotRecorded
 from .stages import Stages
@@ -31,8 +31,8 @@ _OF_TORCH = ("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "xnnpack",
 _mispredicted: set[str] = set()
 """Operators of others that returned something else than their fakes said, in this process."""
 
-_NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError, NotFinite, NotRecorded)
-"""Nothing of the program's: trying again in eager would need at least as much, or is not what was asked for."""
+_NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError, NotFinite, NotRecorded, ReleasedError)
+"""Nothing of the program's: trying again in eager would need at least as much, or what is gone, or is not what was asked for."""
 
 _ASSUMED = ("the program was compiled for sizes with", "the program was captured for numbers with")
 """How a program says that numbers which it read out of tensors are not as was assumed: plain Python runs the frame then, or eager the graph."""
