@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # for tests.surface, which knows what is used, and for the modules beside this one
@@ -24,19 +26,35 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def error_classes(package: str) -> list[Any]:
+    """The error classes of a package that have a code, in its order."""
+    module = importlib.import_module(f"{package}.errors")
+    classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == module.__name__]
+    return sorted((c for c in classes if getattr(c, "code", "")), key=lambda c: (c.code, c.__name__))
+
+
+def is_fault(code: str) -> bool:
+    """Whether a code says that flambeau is at fault, and no program."""
+    return code[3] == "9"
+
+
+def is_root(code: str) -> bool:
+    """Whether a code is that of classes that others are derived from."""
+    return code.endswith("00")
+
+
+def _summary(error: Any) -> str:
+    return _cell((inspect.getdoc(error) or "").split("\n\n")[0])
+
+
 def errors_page() -> str:
     """Every error class with a code, and every reason for a graph break."""
-    lines = [GENERATED, "# Errors and graph breaks\n"]
+    lines = [GENERATED, "# Errors and graph breaks\n", "[Errors by example](by-example.md).\n"]
     for package in PACKAGES:
-        module = importlib.import_module(f"{package}.errors")
-        classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == module.__name__]
-        coded = sorted((c for c in classes if getattr(c, "code", "")), key=lambda c: (c.code, c.__name__))
         lines += [f"\n## {package}\n", "| code | error | when | hint |", "| --- | --- | --- | --- |"]
-        for error in coded:
-            summary = (inspect.getdoc(error) or "").split("\n\n")[0]
-            lines.append(
-                f"| {error.code} | `{error.__name__}` | {_cell(summary)} | {_cell(getattr(error, 'hint', ''))} |"
-            )
+        for error in error_classes(package):
+            hint = _cell(getattr(error, "hint", ""))
+            lines.append(f"| {error.code} | `{error.__name__}` | {_summary(error)} | {hint} |")
     reasons = importlib.import_module("flambeau_capture.reasons").all_reasons()
     lines += [
         "\n## Why a graph ends\n",
@@ -46,6 +64,39 @@ def errors_page() -> str:
     ]
     lines += [f"| {r.code} | {_cell(r.explanation)} | {_cell(r.hint)} |" for r in reasons]
     return "\n".join(lines) + "\n"
+
+
+def error_examples_page() -> str:
+    """Each error that a program can meet, with a program that raises it."""
+    told = importlib.import_module("tests.surface.error_examples")
+    lines = [GENERATED, "# Errors by example\n"]
+    lines += [
+        "Every error of flambeau is a `flambeau.FlambeauError`: its text begins with the code, names the program's line where one is known, and ends with a hint. Each program "
+        "below raises the error that it stands under, in these words; all run as tests, behind `import torch, flambeau` and the package that a program names.\n"
+    ]
+    faults = []
+    for error in itertools.chain.from_iterable(map(error_classes, PACKAGES)):
+        title = f"\n## {error.code} {error.__name__}\n"
+        if is_fault(error.code):
+            faults.append(f"| {error.code} | `{error.__name__}` | {_summary(error)} | {_cell(error.hint)} |")
+        elif error in told.INSTALLATION:
+            says, mend = told.INSTALLATION[error]
+            lines += [title, f"{_summary(error)} The import raises it: `{says}`.\n", f"What to do: {mend}"]
+        elif error in told.EXAMPLES:
+            lines += [title, f"{_summary(error)}\n", *_error_example(told.EXAMPLES[error])]
+    lines += ["\n## Faults of flambeau\n", "No program should see one of these; each names what to report.\n"]
+    lines += ["| code | error | when | hint |", "| --- | --- | --- | --- |", *faults]
+    return "\n".join(lines) + "\n"
+
+
+def _error_example(example: Any) -> list[str]:
+    lines = ["```python", _source(example.program), "```\n", f"It says `{example.says}`."]
+    if example.caused is not None:
+        lines[-1] += f" A program sees {example.caused.code}, `{example.caused.__name__}`, of which this is the cause."
+    lines += [f"\nWhat to do: {example.mend}"]
+    if example.instead is not None:
+        lines += ["\n```python", _source(example.instead), "```"]
+    return lines
 
 
 def breaks_page() -> str:
@@ -140,6 +191,7 @@ def documented_page() -> str:
 
 PAGES = {
     "docs/errors/README.md": errors_page,
+    "docs/errors/by-example.md": error_examples_page,
     "docs/errors/graph-breaks.md": breaks_page,
     "docs/guide/surface.md": surface_page,
     "docs/guide/options.md": options_page,
