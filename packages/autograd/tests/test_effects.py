@@ -151,7 +151,7 @@ def _runnable() -> list[Any]:
 
 def test_ops_do_to_their_arguments_and_the_generator_what_they_are_said_to() -> None:
     watch = _run(sorted(random.Random(5).sample(_runnable(), 60), key=lambda op: op.name), 2)
-    assert len(watch.seen) > 80
+    assert len(watch.seen) > 70
     assert not watch.faults
 
 
