@@ -53,9 +53,10 @@ def run(*words: object) -> Result:
 
 def test_a_script(script: Path) -> None:
     """In a process of its own: it has its words, and what it compiled and called is told."""
-    command = [sys.executable, "-m", "flambeau", "explain", "--no-measure", str(script), "--epochs", "3"]
+    command = [sys.executable, "-m", "flambeau", "explain", str(script), "--epochs", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "profiler_st" not in done.stderr
     assert "words ['--epochs', '3']" in done.stdout
     assert "graphs: 2, graph breaks: 1" in done.stdout and "script.py:8" in done.stdout
     assert "Linear" not in done.stdout

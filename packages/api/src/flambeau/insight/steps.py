@@ -6,8 +6,10 @@ Times are those of the native executor: on a CPU of the range around a step, on 
 
 from __future__ import annotations
 
+import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,6 +19,8 @@ from flambeau_runtime.artifact import Alloc, Artifact, Launch
 from flambeau_runtime.limits import limits_of
 from flambeau_runtime.ranges import NamedStep, named_steps, programs_of
 
+#: A level of libkineto's log; the lines of each profile are of level 5.
+_KINETO_ERRORS_ALONE = "6"
 _HALVES = frozenset((torch.float16, torch.bfloat16))
 
 
@@ -126,13 +130,26 @@ def device_of(artifact: Artifact) -> torch.device:
     return next((torch.device(d.type) for d in given if d is not None and d.type != "cpu"), torch.device("cpu"))
 
 
+@contextmanager
+def profiler_says_nothing() -> Iterator[None]:
+    """Without the lines that Kineto, torch's profiler, writes to standard error when it starts and stops. It asks once how much it may say: at its first use."""
+    if "KINETO_LOG_LEVEL" in os.environ:
+        yield
+        return
+    os.environ["KINETO_LOG_LEVEL"] = _KINETO_ERRORS_ALONE
+    try:
+        yield
+    finally:
+        os.environ.pop("KINETO_LOG_LEVEL", None)
+
+
 def profiled(run: Callable[[], Any], *, cuda: bool, runs: int) -> dict[str, Taken]:
     """The times of the steps that `run` executes, of so many runs after one that is not counted."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if cuda:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     # The first run under a profiler makes the names of the ranges.
-    with torch.profiler.profile(activities=activities[:1]):
+    with profiler_says_nothing(), torch.profiler.profile(activities=activities[:1]):
         run()
     with torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True) as profile:
         for _ in range(runs):
