@@ -5,6 +5,7 @@ In: outcomes. Out: the text of `docs/seeded-faults.md`.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,16 @@ if TYPE_CHECKING:
 
 _HEAD = """# Seeded faults
 
-What `flambeau bisect` and `flambeau minify` make of faults that were put into flambeau's own sources, one at a time (`tools/faults/table.py`), each with a program of
-10 to 60 operations a graph in which it shows (`tools/faults/programs`). Written by
+What `flambeau bisect` and `flambeau minify` make of faults that were put into flambeau's own sources, one at a time (`tools/faults/table.py`), each with a program in which
+it shows (`tools/faults/programs`). Written by
 
 ```sh
 nox -s faults -- --jobs 2 --write
 ```
 
-Of {total} faults in the table {count} are measured: {named} of their stages are named, and {shrunk} of their programs come down to {most} operations or fewer, in a script that fails with the fault
-and not without it. Both tools together took {seconds:.0f} s a fault in the median, on two cores that had ten times as much other work.
-Operations are those of the graph that fails; where the script itself was shrunk, because no graph fails by itself, those of all its graphs.
+{measured}: {named} of their stages are named, and {shrunk} of their programs, of {least} to {largest} operations, come down to {most} operations or fewer, in a script that fails with the fault
+and not without it. Both tools together took {seconds:.0f} s a fault in the median.
+Operations are those of the graph that fails; where the script itself was shrunk, because no graph fails by itself, those of all its graphs. Seconds depend on what else the machine had to do.
 
 | fault | stage | what `bisect` says | operations | seconds |
 | --- | --- | --- | ---: | ---: |
@@ -32,9 +33,19 @@ Operations are those of the graph that fails; where the script itself was shrunk
 def document(outcomes: Sequence[Outcome], most: int, total: int) -> str:
     """The page."""
     named, shrunk = sum(o.named for o in outcomes), sum(o.shrunk for o in outcomes)
-    times = sorted(o.bisect_seconds + o.minify_seconds for o in outcomes)
+    times = [o.bisect_seconds + o.minify_seconds for o in outcomes]
+    sizes = [o.before for o in outcomes if o.before >= 0]
+    count = len(outcomes)
     head = _HEAD.format(
-        named=named, shrunk=shrunk, count=len(outcomes), total=total, most=most, seconds=times[len(times) // 2]
+        measured=f"All {total} faults of the table are measured"
+        if count == total
+        else f"Of {total} faults of the table {count} are measured",
+        named=named,
+        shrunk=shrunk,
+        most=most,
+        least=min(sizes),
+        largest=max(sizes),
+        seconds=statistics.median(times),
     )
     return head + "".join(map(_row, outcomes))
 
