@@ -144,7 +144,7 @@ def test_an_infinite_difference_is_none_in_json(model: Path, monkeypatch: pytest
 
 
 def test_the_table_fits_a_terminal() -> None:
-    """80 columns, with the speed beside eager's; what failed says so."""
+    """80 columns, with the speed beside eager's and no name torn but at its mode; what failed says so."""
     console = Console(width=80, record=True, force_terminal=False)
     console.print(table(ROWS))
     text = console.export_text()
@@ -156,6 +156,7 @@ def test_the_table_fits_a_terminal() -> None:
         and "500 µs" in text
         and " inf" in text
     )
+    assert "flambeau/ " in text and "\n max-autotune-no-cudagraphs " in text
 
 
 def test_the_picture() -> None:
@@ -163,6 +164,8 @@ def test_the_picture() -> None:
     drawn = picture("model.py:<make>", ROWS)
     root = ElementTree.fromstring(drawn)
     bars = [each for each in root.iter("{http://www.w3.org/2000/svg}rect") if each.get("rx")]
+    assert ", 2.00x" in drawn and "was not quiet" in drawn
+    assert "was not quiet" not in picture("quiet", [{"engine": "eager", **ROW, "high": 9.5e-4}])
     assert len(bars) == 9 and "failed" in drawn and "&lt;make&gt;" in drawn
 
 
@@ -201,4 +204,5 @@ def test_an_engine_that_fails(model: Path, monkeypatch: pytest.MonkeyPatch) -> N
     rows = iter(ROWS)
     monkeypatch.setattr(sys.modules["flambeau.cli.bench"], "_answer", lambda *given: next(rows))
     done = run(f"{model}:make", "--engines", "eager,flambeau,torch.compile")
+    assert "a spread above 10%" in done.stderr
     assert done.exit_code == 1 and "RuntimeError: <no> compiler" in done.stderr and "1 ms" in done.stdout

@@ -23,6 +23,7 @@ def test_a_sound_machine() -> None:
     lines = done.stdout.splitlines()
     for what in ("python", "torch", "processor", "triton", "gpu", "compiler", "cache", "compile"):
         assert any(line[3:].startswith(what) for line in lines), what
+    assert lines[-1] == "flambeau compiles here"
     assert "on cpu: " in done.stdout and "results and gradients as in eager" in done.stdout
 
 
@@ -39,6 +40,7 @@ def test_what_fails_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = done.output.splitlines()
     (number,) = [number for number, line in enumerate(lines) if line.startswith("!!")]
     assert lines[number].split()[1] == "compiler" and "apt-get install g++" in lines[number + 1]
+    assert lines[-1] == "1 check failed"
 
 
 def test_triton_by_whatever_name(monkeypatch: pytest.MonkeyPatch) -> None:

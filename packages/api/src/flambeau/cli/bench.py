@@ -19,15 +19,18 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ..units import bytes_text, seconds_text
-from .bench_picture import picture
+from .bench_picture import LOUD, is_loud, picture
 from .failures import BadInput
 from .processes import run_group
 
 _NAMES = ("eager", "torch.compile", "flambeau")
 _ON_CPU = "eager,torch.compile,flambeau,flambeau/max-autotune-no-cudagraphs"
 _ON_GPU = "eager,torch.compile,torch.compile/reduce-overhead,flambeau,flambeau/reduce-overhead,flambeau/max-autotune"
+#: Letters of an engine that stand in one line: the table fits a terminal of 80 columns.
+_WIDEST = 28
 _CACHES = {"FLAMBEAU_CACHE_DIR": "flambeau", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
@@ -85,6 +88,8 @@ def bench(
         click.echo(json.dumps(rows, indent=1))
     else:
         Console().print(table(rows))
+        if any(map(is_loud, rows)):
+            click.echo(f"a spread above {LOUD:.0%}: the machine was not quiet, and times say little", err=True)
         for row in rows:
             if "error" in row:
                 click.echo(f"{row['engine']}: {row['error']}", err=True)
@@ -134,19 +139,20 @@ def _answer(request: dict[str, Any], timeout: float, warm: bool) -> dict[str, An
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """For a terminal. `spread` is the distance of the quartiles beside the median, `x eager` how many times as fast as eager it is."""
-    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for place, head in enumerate(("engine", "first call", "median", "spread", "x eager", "memory", "differs")):
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for place, head in enumerate(("engine", "first\ncall", "median", "spread", "x eager", "memory", "differs")):
         made.add_column(head, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
     eager = next((row["median"] for row in rows if row["engine"] == "eager" and "median" in row), None)
     for row in rows:
+        name = row["engine"].replace("/", "/\n ") if len(row["engine"]) > _WIDEST else row["engine"]
         if "error" in row:
-            made.add_row(row["engine"], "failed", style="red")
+            made.add_row(name, "failed", style="red")
             continue
         made.add_row(
-            row["engine"],
+            name,
             seconds_text(row["first_seconds"]),
             seconds_text(row["median"]),
-            f"{(row['high'] - row['low']) / row['median']:.0%}",
+            Text(f"{(row['high'] - row['low']) / row['median']:.0%}", style="yellow" if is_loud(row) else ""),
             "" if eager is None else f"{eager / row['median']:.2f}",
             bytes_text(row["peak_bytes"]),
             _difference_text(row["difference"]),

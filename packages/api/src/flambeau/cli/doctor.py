@@ -69,14 +69,18 @@ def doctor() -> None:
             console.print(Text(f"             {finding.remedy}", style="dim"))
         failed += finding.state == "fails"
     if failed:
+        console.print(Text(f"{counted(failed, 'check')} failed", style="bold red"))
         raise SystemExit(1)
+    console.print(Text("flambeau compiles here", style="green"))
 
 
 def findings() -> Iterator[Finding]:
     """Everything, in the order in which it is shown; what takes long comes as it is found."""
     yield python()
     yield torchs()
-    yield Finding("processor", "ok", f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads")
+    yield Finding(
+        "processor", "ok", f"{torch.backends.cpu.get_cpu_capability()}, {counted(torch.get_num_threads(), 'thread')}"
+    )
     yield triton()
     yield from gpus()
     yield compiler()
@@ -120,7 +124,7 @@ def gpus() -> Iterator[Finding]:
             told = f"cuda:{number} {found.name}, compute capability {found.major}.{found.minor}, {bytes_text(found.total_memory)}"
             yield Finding("gpu", "ok", f"{told}, driver {driver or 'unknown'}")
     elif not driver:
-        yield Finding("gpu", "note", "none: no NVIDIA driver answers")
+        yield Finding("gpu", "note", "none: no NVIDIA driver answers, and programs on CPUs need none")
     elif torch.version.cuda is None:
         yield Finding(
             "gpu",
