@@ -6,6 +6,8 @@ Programs on the CPU are "recorded" by the recorder of the runtime's own tests, w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -137,3 +139,22 @@ def test_a_block_with_a_break(decisions: list[Any]) -> None:
 
     called(function, torch.randn(8, 8), torch.randn(8, 8))
     assert sum(decision.reason.startswith("first call") for decision in decisions) == 2
+
+
+@calls("helpers", "override_cudagraphs")
+@pytest.mark.parametrize("order", [(False, True, False), (True, False, True)])
+def test_one_function_called_outside_and_inside_of_a_block(
+    order: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls outside replay the recording and calls inside do not, whichever came first; each is compiled once."""
+    recorder = fake_recorder()
+    monkeypatch.setattr(graphs, "load_graphed", partial(graphs.load_graphed, recorder=recorder))
+    x, w = torch.randn(8, 8), torch.randn(8, 8)
+    compiled = flambeau.compile(two_layers, options={"triton.cudagraphs": True})
+    for inside in order:
+        before = recorder.replayed
+        for _ in range(3):
+            with override_cudagraphs(fwd=False) if inside else nullcontext():
+                assert torch.allclose(compiled(x, w), two_layers(x, w), atol=1e-5)
+        assert (recorder.replayed > before) is not inside
+    assert (recorder.warmed, recorder.recorded) == (1, 1)

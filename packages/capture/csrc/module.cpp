@@ -51,6 +51,12 @@ PyObject* set_module_call(PyObject*, PyObject* args) {
   return Py_NewRef(Py_None);
 }
 
+PyObject* watch_scopes_of(PyObject*, PyObject* variable) {
+  if (!PyContextVar_CheckExact(variable)) return PyErr_Format(PyExc_TypeError, "expected a context variable");
+  watch_scopes(variable);
+  return Py_NewRef(Py_None);
+}
+
 PyObject* keep_guard(PyObject*, PyObject*) {
   return boundary([&] { return keep_cuda_guard(), Py_NewRef(Py_None); }, static_cast<PyObject*>(nullptr));
 }
@@ -96,6 +102,8 @@ PyMethodDef methods[] = {
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},
     {"hand_over", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(hand_over)), METH_FASTCALL,
      "hand_over(function, *arguments): call it with arguments that the caller, an instruction CALL of ours, does not hold any more."},
+    {"watch_scopes", watch_scopes_of, METH_O,
+     "watch_scopes(variable): what the scopes around a frame say of recording, which guards of the global state compare from now on."},
     {"keep_cuda_guard", keep_guard, METH_NOARGS, "Fakes of CUDA tensors in a process without a CUDA device: what stands for its guard stays for good."},
     {"take_node_hooks", take_hooks, METH_NOARGS, "Take this thread's hooks on new nodes of autograd away; what `put_back_node_hooks` takes."},
     {"put_back_node_hooks", put_back_hooks, METH_O, "Put back what `take_node_hooks` gave."},

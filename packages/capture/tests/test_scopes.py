@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from both_ways import eager, recorded
@@ -215,3 +217,29 @@ def test_what_is_said_of_recording_is_told_of_the_graph():
     for first, second in ((None, None), (True, None), (True, False), (False, True)):
         region(torch.ones(2), first, second)
     assert told == [(None, True), (True, True), (False, True), (False, True)]
+
+
+@pytest.mark.parametrize("order", [(None, False, None, True, False), (False, None, False)])
+def test_what_is_said_of_recording_around_a_call_is_guarded(order):
+    """A call finds what was compiled under the same word, in its own thread; settings that act on the trace alone have nothing compiled anew."""
+    told = []
+
+    def backend(graph, inputs):
+        told.append(graph.meta["recorded"])
+        return graph.forward
+
+    region = make_region(lambda x: x + 1, backend)
+
+    def call(said):
+        with override_cudagraphs(bwd=said) if said is not None else error_on_graph_break(True):
+            region(X)
+
+    for said in order:
+        call(said)
+    assert told == [(None, said) for said in dict.fromkeys(order)]
+    with override_cudagraphs(bwd=not order[0]), override_cudagraphs(bwd=order[0]):
+        region(X)
+        thread = threading.Thread(target=call, args=(order[1],))
+        thread.start()
+        thread.join()
+    assert len(told) == len(set(order))

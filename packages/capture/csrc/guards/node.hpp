@@ -111,6 +111,9 @@ std::unique_ptr<Leaf> make_state_leaf(PyObject* payload, int spec);
 std::unique_ptr<Relation> make_shape_relation(PyObject* payload, int spec);
 std::unique_ptr<Relation> make_relation(int kind, PyObject* payload, int spec);
 
+// From now on guards of the global state ask this context variable what the scopes around a frame say of recording.
+void watch_scopes(PyObject* variable);
+
 // Exact equality of constants: types included, floats by bits (every nan equals every nan).
 bool same_constant(PyObject* left, PyObject* right);
 

@@ -124,10 +124,14 @@ struct AutocastDevice {
 // The same device types in the same order as guards/state.py.
 constexpr at::DeviceType kAutocastDevices[] = {at::kCPU, at::kCUDA, at::kXPU, at::kHPU, at::kMPS, at::kMTIA, at::kMAIA};
 
+// NULL until a program enters the first scope: one without any pays for a look at this.
+PyObject* watched_scopes = nullptr;
+
 // Payload: (grad, inference, ((device, dtype), ...), autocast cache, deterministic, warn only, default dtype,
 // function modes, depth of dispatch modes, whether a function transform is active, torch function enabled,
 // a bit for each implementation of attention that is allowed, the namespace of torch.autograd.forward_ad, its level,
-// whether products of float32 on a GPU may round to TF32 (-1: anything will do)).
+// whether products of float32 on a GPU may round to TF32 (-1: anything will do),
+// what the scopes around the frame say of recording forward and backward: True, False, None).
 class GlobalState final : public Leaf {
  public:
   GlobalState(PyObject* payload, int spec)
@@ -145,7 +149,9 @@ class GlobalState final : public Leaf {
         attention_(PyLong_AsLongLong(item(payload, 11))),
         forward_ad_(item(payload, 12)),
         dual_level_(item(payload, 13)),
-        tf32_products_(PyLong_AsLongLong(item(payload, 14))) {
+        tf32_products_(PyLong_AsLongLong(item(payload, 14))),
+        forward_recorded_(item(item(payload, 15), 0)),
+        backward_recorded_(item(item(payload, 15), 1)) {
     if (PyErr_Occurred()) throw PythonError();
     PyObject* on = item(payload, 2);
     for (Py_ssize_t i = 0; i < PyTuple_Size(on); ++i) {
@@ -172,7 +178,7 @@ class GlobalState final : public Leaf {
       return false;
     }
     if (tf32_products_ >= 0 && rounds_products(context) != (tf32_products_ == 1)) return false;
-    return allowed_attention(context) == attention_ && modes_hold() && dual_level_holds();
+    return allowed_attention(context) == attention_ && modes_hold() && dual_level_holds() && scopes_hold();
   }
 
  private:
@@ -227,6 +233,17 @@ class GlobalState final : public Leaf {
     return true;
   }
 
+  bool scopes_hold() const {
+    if (watched_scopes == nullptr) return forward_recorded_ == Py_None && backward_recorded_ == Py_None;
+    PyObject* found = nullptr;
+    if (PyContextVar_Get(watched_scopes, nullptr, &found) < 0) {
+      PyErr_Clear();
+      return false;
+    }
+    const Ref said = Ref::steal(found);
+    return PyTuple_GET_ITEM(said.get(), 0) == forward_recorded_ && PyTuple_GET_ITEM(said.get(), 1) == backward_recorded_;
+  }
+
   bool grad_, inference_, cache_, deterministic_, warn_only_, torch_function_;
   caffe2::TypeMeta dtype_;
   PyObject* modes_;
@@ -236,6 +253,8 @@ class GlobalState final : public Leaf {
   PyObject* forward_ad_;
   PyObject* dual_level_;
   int64_t tf32_products_;
+  PyObject* forward_recorded_;
+  PyObject* backward_recorded_;
   mutable std::atomic<uint64_t> forward_ad_version_{0};
   c10::DispatchKeySet enabled_;
   c10::DispatchKeySet watched_;
@@ -247,6 +266,8 @@ class GlobalState final : public Leaf {
 std::unique_ptr<Leaf> make_tensor_leaf(PyObject* payload, int spec) {
   return std::make_unique<TensorMatch>(payload, spec);
 }
+
+void watch_scopes(PyObject* variable) { Py_XSETREF(watched_scopes, Py_NewRef(variable)); }
 
 std::unique_ptr<Leaf> make_state_leaf(PyObject* payload, int spec) {
   return std::make_unique<GlobalState>(payload, spec);

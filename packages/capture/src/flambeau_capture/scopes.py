@@ -15,9 +15,11 @@ from attrs import evolve, frozen
 from .config import Config
 from .errors import OptionError
 from .library import functools
+from .native import _C
 from .sources.arguments import is_stack_argument
 
 Changes = tuple[tuple[str, Any], ...]
+Recorded = tuple[bool | None, bool | None]
 
 TRACING: Final = (
     "error_on_graph_break", "capture_scalar_outputs", "capture_dynamic_output_shape_ops", "dont_skip_tracing", "specialize_int", "specialize_float",
@@ -26,7 +28,12 @@ TRACING: Final = (
 )  # fmt: skip
 """Settings that are read at each step of a trace: others are a region's, and changing them inside of one would do nothing."""
 
+_RECORDING: Final = ("cudagraphs_forward", "cudagraphs_backward")
+"""What is guarded of the scopes around a frame: it says what the compiled code does. The others act on the trace alone."""
+
 _IN_FORCE: ContextVar[tuple[Changes, ...]] = ContextVar("flambeau_capture_scopes", default=())
+#: What the scopes in force say of recording, in the order of `_RECORDING`; native guards read it.
+_RECORDED: ContextVar[Recorded] = ContextVar("flambeau_capture_recorded", default=(None, None))
 
 
 @frozen(eq=False)
@@ -52,12 +59,25 @@ class Scope:
 
 def enter(changes: Changes) -> None:
     """Note settings for the frames that are captured from now on, in this thread or task."""
-    _IN_FORCE.set((*_IN_FORCE.get(), changes))
+    _C.watch_scopes(_RECORDED)  # guards ask from now on: a program without scopes does not pay for it
+    _put_in_force((*_IN_FORCE.get(), changes))
 
 
 def leave() -> None:
     """Take back what was entered last."""
-    _IN_FORCE.set(_IN_FORCE.get()[:-1])
+    _put_in_force(_IN_FORCE.get()[:-1])
+
+
+def _put_in_force(scopes: tuple[Changes, ...]) -> None:
+    said = {name: value for changes in scopes for name, value in changes}
+    _IN_FORCE.set(scopes)
+    forward, backward = (said.get(name) for name in _RECORDING)
+    _RECORDED.set((forward, backward))
+
+
+def said_of_recording() -> Recorded:
+    """Whether the scopes that the program is in say that forwards and backwards are recorded as CUDA graphs; None: they do not."""
+    return _RECORDED.get()
 
 
 def leave_behind(frame_locals: Mapping[str, Any]) -> None:
@@ -136,7 +156,7 @@ class Followed:
         self._inner: list[Changes] = []
         self._operations = 0
         #: Whether the graph's forward and backward are recorded as CUDA graphs, as far as scopes around its operations say so.
-        self.recorded: tuple[bool | None, bool | None] = (None, None)
+        self.recorded: Recorded = (None, None)
 
     @property
     def config(self) -> Config:

@@ -13,6 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flambeau_capture import override_cudagraphs
 from flambeau_capture.guards import check as twin
 from flambeau_capture.guards import spec as gs
 from flambeau_capture.guards.build import build
@@ -285,6 +286,8 @@ def test_a_failing_tensor_guard_says_which_size():
 
 
 STATES = [
+    lambda: override_cudagraphs(fwd=True),
+    lambda: override_cudagraphs(bwd=False),
     torch.no_grad,
     torch.inference_mode,
     lambda: torch.autocast("cpu", dtype=torch.bfloat16),

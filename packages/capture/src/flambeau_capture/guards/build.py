@@ -253,6 +253,7 @@ def _state_payload(spec: gs.GlobalState) -> Any:
         vars(forward_ad),
         spec.dual_level,
         -1 if spec.tf32_products is None else int(spec.tf32_products),
+        spec.recorded,
     )
 
 

@@ -174,6 +174,7 @@ def _same_state(expected: gs.GlobalState, now: gs.GlobalState) -> bool:
         "torch_function_enabled",
         "attention",
         "dual_level",
+        "recorded",
     )
     precise = expected.tf32_products is None or expected.tf32_products == takes_tf32()
     return precise and all(getattr(expected, name) == getattr(now, name) for name in names)

@@ -300,7 +300,8 @@ class GlobalState(GuardSpec):
     `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `function_transform` whether one of functorch's (vmap, grad, …) is active,
     `attention` which implementations `scaled_dot_product_attention` may choose: flash, memory-efficient, math, cuDNN's,
     `dual_level` the level of forward-mode differentiation (-1: none, tensors have no tangents), `tf32_products` whether products of float32 on a GPU
-    may round to TF32 (None where the process had not used a GPU when the guard was made: anything will do).
+    may round to TF32 (None where the process had not used a GPU when the guard was made: anything will do), `recorded` what the scopes around the
+    frame say of recording its forward and backward as CUDA graphs.
     """
 
     grad_enabled: bool
@@ -317,6 +318,7 @@ class GlobalState(GuardSpec):
     attention: tuple[bool, bool, bool, bool]
     dual_level: int
     tf32_products: bool | None
+    recorded: tuple[bool | None, bool | None]
 
 
 @frozen

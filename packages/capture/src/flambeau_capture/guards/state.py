@@ -10,6 +10,7 @@ from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from ..class_names import module_name
+from ..scopes import said_of_recording
 from .spec import GlobalState, Position
 
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "hpu", "mps", "mtia", "maia")
@@ -42,6 +43,7 @@ def current_state(position: Position | None = None) -> GlobalState:
         ),
         dual_level=forward_ad._current_level,
         tf32_products=takes_tf32() if torch.cuda.is_initialized() else None,
+        recorded=said_of_recording(),
         position=position,
     )
 
