@@ -1,12 +1,15 @@
-"""What every test of the tree is held to, in the packages and in tests/: it leaves torch's settings of the process as they were, and its garbage is its own.
+"""What every test of the tree is held to, in the packages and in tests/: it leaves torch's settings of the process as they were, says nothing for
+good of functions that all programs share, and its garbage is its own.
 
-A setting that a test leaves behind decides what later tests compile, and only in the order of a run of the whole suite.
+What a test leaves behind decides what later tests compile, and only in the order of a run of the whole suite.
 `--update-golden` writes the texts of golden tests anew.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,12 +25,18 @@ SWITCHES = [
     # The older of two ways to say it: torch raises where it can't tell what the newer one (below) says.
     if not name.endswith(("allow_tf32", "reserve_space_size"))
 ]
+#: Capture's tables of what programs say of functions; in the first ones a program alone writes.
+SAID = ("_SUBSTITUTES", "_SLOTS", "_DISALLOWED")
+MARKS = (*SAID, "_ALLOWED", "_DISABLED")
+CAPTURE = "flambeau_capture.replacements"
 PRECISIONS = [("generic", "all"), *((b, o) for b in ("cuda", "mkldnn") for o in ("all", "conv", "rnn", "matmul"))]
 
 
 def settings() -> dict[str, Any]:
-    """torch's settings that are one for the whole process or thread, by name."""
+    """torch's settings that are one for the whole process or thread, by name, and how many functions have marks."""
+    capture = sys.modules.get(CAPTURE)
     return {
+        **{f"functions in {name}": len(getattr(capture, name, ())) for name in SAID},
         **{name: getattr(torch._C, name)() for name in SWITCHES},
         **{f"precision of {b} {o}": torch._C._get_fp32_precision_getter(b, o) for b, o in PRECISIONS},
         "threads": torch.get_num_threads(),
@@ -52,6 +61,24 @@ def young_heap() -> None:
     that a test, a measurement or a recording asks for would visit them all."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def own_marks(torch_settings: None) -> Iterator[None]:
+    """What the test says of functions (`substitute_in_graph`, `allow_c_slot` and the like) holds for it alone."""
+    capture = importlib.import_module(CAPTURE)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in MARKS:
+            patch.setattr(capture, name, dict(getattr(capture, name)))
+        yield
+
+
+@pytest.fixture
+def own_tracer() -> Iterator[None]:
+    """Whoever traces the run, a measure of coverage or a debugger, goes on once the test is over, which has a trace function of its own."""
+    before = sys.gettrace()
+    yield
+    sys.settrace(before)
 
 
 @pytest.fixture(autouse=True)

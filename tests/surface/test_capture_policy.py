@@ -14,9 +14,10 @@ import torch
 import flambeau
 from flambeau import compiler
 from flambeau.compiler import config
-from flambeau_capture import replacements
 
 from .rows import calls
+
+pytestmark = pytest.mark.usefixtures("own_marks")
 
 X = torch.arange(4.0)
 
@@ -101,10 +102,8 @@ def test_allow_in_graph() -> None:
 @calls("helpers", "disallow_in_graph")
 def test_disallow_in_graph() -> None:
     compiler.disallow_in_graph(torch.logaddexp)
-    try:
-        assert counted(lambda x: torch.logaddexp(x + 1, x) + 1, (X,)) == 2
-    finally:
-        compiler.allow_in_graph(torch.logaddexp)
+    assert counted(lambda x: torch.logaddexp(x + 1, x) + 1, (X,)) == 2
+    compiler.allow_in_graph(torch.logaddexp)
     assert counted(lambda x: torch.logaddexp(x + 1, x) + 1, (X,)) == 1
 
 
@@ -204,12 +203,9 @@ def test_allow_c_slot() -> None:
     pairs = [(X, decimal.Decimal("1.5"), two), (X, two, two), (X, decimal.Decimal("1.5"), two)]
     with pytest.raises(flambeau.FlambeauError, match="Decimal"):
         counted(f, *pairs, fullgraph=True)
-    try:
-        assert compiler.allow_c_slot(decimal.Decimal) is decimal.Decimal
-        assert counted(f, *pairs, fullgraph=True) == 2  # the last one is another object
-        assert counted(f, *[pairs[0]] * 2, fullgraph=True) == 1
-    finally:
-        replacements._SLOTS.clear()
+    assert compiler.allow_c_slot(decimal.Decimal) is decimal.Decimal
+    assert counted(f, *pairs, fullgraph=True) == 2  # the last one is another object
+    assert counted(f, *[pairs[0]] * 2, fullgraph=True) == 1
     with pytest.raises(TypeError, match="class"):
         compiler.allow_c_slot(one)
 

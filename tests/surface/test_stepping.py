@@ -24,7 +24,7 @@ _STOP = re.compile(r"^(?:\(Pdb\) )?> (\S+)\((\d+)\)(\w+)\(\)", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
-def own_debugger() -> Iterator[None]:
+def own_debugger(own_tracer: None) -> Iterator[None]:
     """Leave logs, and what `breakpoint()` calls, as they were."""
     before = sys.breakpointhook
     yield

@@ -18,12 +18,13 @@ from flambeau_capture import (
     disallow_in_graph,
     forbid_in_graph,
     make_region,
-    replacements,
     skip_frame,
     step_unsupported,
     substitute_in_graph,
 )
 from flambeau_capture.errors import ForbiddenCallError, GraphBreakError
+
+pytestmark = pytest.mark.usefixtures("own_marks")
 
 X = torch.arange(4.0)
 native_abs = ctypes.pythonapi.PyNumber_Absolute
@@ -113,12 +114,10 @@ def test_a_disallowed_function_breaks_the_graph():
 
     assert len(records_of(f, X)) == 1
     assert disallow_in_graph(torch.hypot) is torch.hypot
-    try:
-        records = records_of(f, X)
-        assert codes(records) == {"disallowed-function"}
-        assert [record.operations for record in records] == [1, 1]
-    finally:
-        allow_in_graph(torch.hypot)
+    records = records_of(f, X)
+    assert codes(records) == {"disallowed-function"}
+    assert [record.operations for record in records] == [1, 1]
+    allow_in_graph(torch.hypot)
     assert len(records_of(f, X)) == 1
     with pytest.raises(RuntimeError, match="use disable"):
         disallow_in_graph(records_of)
@@ -311,22 +310,16 @@ def test_hashes_and_comparisons_in_c():
     for program in programs:
         with pytest.raises(GraphBreakError, match=r"Decimal|hash\(\)"):
             make_region(program, eager, fullgraph=True)(X, one, two)
-    allow_c_slot(decimal.Decimal)
-    try:
-        for program in programs:
-            region = make_region(program, eager, fullgraph=True)
-            for a, b in ((one, two), (two, one), (third, one), (one, one)):
-                assert region(X, a, b).equal(program(X, a, b))
-        raising = make_region(lambda x, a, b: x + (a < b), eager, fullgraph=True)
-        with pytest.raises(TypeError, match="not supported between"):
-            raising(X, one, "text")
-    finally:
-        replacements._SLOTS.clear()
     allow_c_slot(decimal.Decimal, tp_hash=False)
-    try:
-        make_region(programs[0], eager, fullgraph=True)(X, one, two)
-        for program in programs[4:7]:
-            with pytest.raises(GraphBreakError, match=r"Decimal|hash\(\)"):
-                make_region(program, eager, fullgraph=True)(X, one, two)
-    finally:
-        replacements._SLOTS.clear()
+    make_region(programs[0], eager, fullgraph=True)(X, one, two)
+    for program in programs[4:7]:
+        with pytest.raises(GraphBreakError, match=r"Decimal|hash\(\)"):
+            make_region(program, eager, fullgraph=True)(X, one, two)
+    allow_c_slot(decimal.Decimal)
+    for program in programs:
+        region = make_region(program, eager, fullgraph=True)
+        for a, b in ((one, two), (two, one), (third, one), (one, one)):
+            assert region(X, a, b).equal(program(X, a, b))
+    raising = make_region(lambda x, a, b: x + (a < b), eager, fullgraph=True)
+    with pytest.raises(TypeError, match="not supported between"):
+        raising(X, one, "text")

@@ -13,6 +13,8 @@ from flambeau_capture.hook import make_region
 
 from .regions import replace
 
+pytestmark = pytest.mark.usefixtures("own_tracer")
+
 
 def inner(x):
     return x + 1
