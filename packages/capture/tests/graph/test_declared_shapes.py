@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -159,6 +160,131 @@ def test_modules() -> None:
     for rows in (3, 5, 7):
         module.scale = torch.ones(rows)
         called(torch.ones(rows))
+    assert called.compiles == 1
+
+
+class Doubling(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class Called:
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs) + 1
+
+    return wrapper
+
+
+def renaming(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(first: Any, /, *, scale: int = 2) -> Any:
+        return function(first) * scale
+
+    return wrapper
+
+
+class Wrapped(Doubling):
+    forward = wrapped(Doubling.forward)
+
+
+class OwnCall(Doubling):
+    __call__ = wrapped(torch.nn.Module.__call__)
+
+
+def without_self() -> torch.nn.Module:
+    module = torch.nn.Module()
+    module.forward = lambda x: x * 2
+    return module
+
+
+CALLABLES = {
+    "an object": Called(),
+    "a module": Doubling(),
+    "a partial of a module": functools.partial(Doubling()),
+    "a partial of an object": functools.partial(Called()),
+    "a wrapper": wrapped(lambda x: x * 2),
+    "a wrapper with other names": renaming(lambda x: x * 2),
+    "a wrapped method": Wrapped(),
+    "a call of a wrapped method": Wrapped().__call__,
+    "a module with a call of its own": OwnCall(),
+    "a module with a function for its forward": without_self(),
+    "a function that keeps results": functools.lru_cache(lambda x: x * 2),
+}
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_what_has_its_parameters_elsewhere(name: str) -> None:
+    """A declaration is one of what the caller gives, whatever is called."""
+    sizes = spec.TensorSpec([spec.ShapeVar()])
+    declared = {"*args": [sizes]} if name == "a module with a call of its own" else {"x": sizes}
+    called = Counted(CALLABLES[name], declared, suppress_errors=False)
+    for rows in (1, 2, 3):
+        called(torch.ones(rows))
+    assert called.compiles == 1
+
+
+def test_parameters_that_a_partial_fills_in() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, n: int) -> torch.Tensor:
+        return x * y + n
+
+    size = spec.ShapeVar()
+    called = Counted(functools.partial(function, n=3), {"x": spec.TensorSpec([size]), "y": spec.TensorSpec([size])})
+    for rows in (1, 2, 3):
+        called(torch.ones(rows), y=torch.ones(rows))
+    assert called.compiles == 1
+
+
+def test_a_name_that_only_keywords_take() -> None:
+    called = Counted(lambda **given: given["x"] * 2, {"x": spec.TensorSpec([spec.ShapeVar()])})
+    for rows in (1, 2, 3):
+        called(x=torch.ones(rows))
+    assert called.compiles == 1
+
+
+def test_a_closure_has_no_declared_argument() -> None:
+    """A local of the name of a wrapped function's parameter is another thing."""
+    x = torch.ones(3)
+
+    def function(*args: torch.Tensor) -> torch.Tensor:
+        return x.sum() + args[0]
+
+    function.__wrapped__ = lambda x: x  # type: ignore[attr-defined]
+    called = Counted(function, {"x": spec.TensorSpec([spec.ShapeVar()])})
+    for rows in (1, 2):
+        called(torch.ones(rows))
+    x = torch.ones(4)
+    called(torch.ones(2))
+    assert called.compiles == 2
+
+
+def test_frames_without_locals_behind_a_break() -> None:
+    def scale() -> torch.Tensor:
+        flambeau_capture.graph_break()
+        return torch.full((), 2.0)
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * scale()
+
+    called = Counted(Scaled().__call__, {"x": spec.TensorSpec([spec.ShapeVar()])}, suppress_errors=False)
+    called(torch.ones(2))
+
+
+def test_what_no_function_is_known_of() -> None:
+    with pytest.raises(OptionError, match="nothing tells which function"):
+        Counted(torch.add, {"input": None})
+    framed = functools.update_wrapper(lambda *args: torch.add(*args), torch.add)
+    with pytest.raises(OptionError, match="nothing tells the parameters"):
+        Counted(framed, {"input": None})
+    called = Counted(framed, {"*args": [spec.TensorSpec([spec.ShapeVar()])]})
+    for rows in (1, 2, 3):
+        called(torch.ones(rows), 2)
     assert called.compiles == 1
 
 

@@ -8,12 +8,14 @@ of what is compiled: a call for which it does not hold finds no entry, and is an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_qualname
 from ..errors import DynamicShapeError, OptionError
-from ..library import inspect
+from ..library import functools, inspect
 from ..sources.source import Attribute, InstanceDict, Item, Local, Source, StoredItem, steps
 from .dimension_marks import Mark
 from .shapes import symbol_value
@@ -28,6 +30,8 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _CALLS = ("Module._wrapped_call_impl", "Module._call_impl")
 """Frames of a module's call: in the last, the arguments of `forward` are a closure's `args` and `kwargs`."""
 _Parameter = inspect.Parameter
+_BY_PLACE = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY)
 
 
 class DeclaredShapes:
@@ -35,8 +39,11 @@ class DeclaredShapes:
 
     Args:
         spec: a `ShapesSpec` or `ParamsSpec` of torch, or the dict that is given to these.
-        function: what is called; for a module's call, its `forward` says which parameters there are.
+        function: what is called; for a module's call, its `forward` says which parameters there are, for a wrapper what it wraps.
         module_call: the code of a module's call, whose own parameters are `*args` and `**kwargs`.
+
+    Raises:
+        OptionError: for a declaration that says nothing of this callable, or where nothing tells which function of Python a call of it runs.
     """
 
     def __init__(self, spec: Any, function: Callable[..., Any], module_call: CodeType) -> None:
@@ -48,22 +55,34 @@ class DeclaredShapes:
         self._keywords: dict[str, Any] = params._varkw or {}
         #: Conditions on the variables, as terms of sympy.
         self.assumptions = tuple(told.node.expr for told in whole.assumptions)
-        called = inspect.unwrap(getattr(function, "func", function))
+        called = _entered(function)
         self._owner = getattr(called, "__self__", None)
-        self._code = getattr(called, "__code__", None)
         self._module_call = module_call
-        if isinstance(self._owner, torch.nn.Module) and self._code is module_call:
-            called = self._owner.forward
+        if isinstance(self._owner, torch.nn.Module) and called.__code__ is module_call:
+            called = _entered(self._owner.forward)
         #: Of a module: of its `forward`, which is a frame of its own where the module has no hooks.
-        self._inner = getattr(called, "__code__", None)
-        self._parameters = _parameters_of(called)
+        self._code = called.__code__
+        self._is_bound = isinstance(called, MethodType)
+        self._bound_to = getattr(called, "__self__", None)
+        self._parameters = self._parameters_of(called)
+        self._placed = [name for name, one in self._parameters.items() if one.kind in _BY_PLACE]
         self._check_names()
         self._check_variables()
 
+    def _parameters_of(self, called: Any) -> dict[str, inspect.Parameter]:
+        """As `help` shows them."""
+        try:
+            return dict(inspect.signature(called).parameters)
+        except (TypeError, ValueError):  # a wrapper of what is written in C
+            if self._named:
+                raise OptionError(
+                    f"shapes_spec names {', '.join(self._named)}, and nothing tells the parameters of {called.__qualname__}",
+                    hint="declare them by their places: {'*args': [...]}",
+                ) from None
+            return dict(inspect.signature(called, follow_wrapped=False).parameters)
+
     def _check_names(self) -> None:
         """Refuse what no parameter has: it would be a constant without a word."""
-        if self._parameters is None:
-            return
         kinds = {one.kind for one in self._parameters.values()}
         known = {*self._parameters, "self"}
         unknown = [] if _Parameter.VAR_KEYWORD in kinds else [name for name in self._named if name not in known]
@@ -104,14 +123,15 @@ class DeclaredShapes:
 
     def begin(self, info: FrameInfo, builder: GraphBuilder) -> Declared | None:
         """What is declared for one trace of a frame; None for a frame of other code, which learns by itself which sizes change."""
-        code, owner = info.code, self._owner
+        code = info.code
+        if code is self._code:
+            has_own = self._is_bound and code.co_argcount
+            is_its_own = not has_own or info.locals.get(code.co_varnames[0]) is self._bound_to
+            return Declared(self, builder, False, code) if is_its_own else None
         within_call = code.co_filename == self._module_call.co_filename and code.co_qualname.startswith(_CALLS)
-        if isinstance(owner, torch.nn.Module):
-            name = "self" if within_call else code.co_varnames[0]
-            if (within_call or code in (self._code, self._inner)) and info.locals.get(name) is owner:
-                return Declared(self, builder, within_call, code)
-            return None
-        return Declared(self, builder, False, code) if code is self._code else None
+        if within_call and isinstance(self._owner, torch.nn.Module) and info.locals.get("self") is self._owner:
+            return Declared(self, builder, True, code)
+        return None
 
     def of(self, source: Source, *, within_call: bool, code: CodeType) -> Any:
         """What is declared of the input from a source; None: nothing, so that it is a constant."""
@@ -120,28 +140,42 @@ class DeclaredShapes:
             return None
         (_, root), *rest = path
         many, more = ("args", "kwargs") if within_call else _variadic_names(code)
-        if rest and rest[0][0] == "item" and root in (many, more):
-            _, key = rest.pop(0)
-            spec = self._given(root == many, key, within_call=within_call)
+        before = 0 if within_call else code.co_argcount - self._is_bound
+        if rest and rest[0][0] == "item" and root == many:
+            spec = self._placed_at(before + rest.pop(0)[1])
+        elif rest and rest[0][0] == "item" and root == more:
+            spec = self._given_as(rest.pop(0)[1])
+        elif within_call:
+            spec = self._named.get("self") if root == "self" else None
         else:
-            spec = self._named.get(root)
+            spec = self._argument(root, code)
         return self._walk(spec, rest, source)
 
-    def _given(self, by_place: bool, key: Any, *, within_call: bool) -> Any:
-        """What is declared for an argument that the frame has in its `*args` or `**kwargs`."""
-        if not within_call or self._parameters is None:
-            return (self._more[key] if key < len(self._more) else None) if by_place else self._keywords.get(key)
-        if not by_place:
-            return self._named.get(key) if key in self._parameters else self._keywords.get(key)
-        placed = [
-            name
-            for name, one in self._parameters.items()
-            if one.kind in (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        if key < len(placed):
-            return self._named.get(placed[key])
-        key -= len(placed)
-        return self._more[key] if key < len(self._more) else None
+    def _argument(self, name: str, code: CodeType) -> Any:
+        """What is declared for a local of the frame: for an argument, which a wrapper may call otherwise than what it wraps does."""
+        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if name not in arguments:
+            return None
+        place = arguments.index(name) - self._is_bound
+        if name in self._parameters or place >= code.co_argcount - self._is_bound:
+            return self._named.get(name)
+        return self._placed_at(place)
+
+    def _placed_at(self, place: int) -> Any:
+        """What is declared for a call's argument at a place: the frame may have it in its `*args`, and what it wraps by a name."""
+        if place < 0:
+            return self._named.get("self")
+        if place < len(self._placed):
+            return self._named.get(self._placed[place])
+        place -= len(self._placed)
+        return self._more[place] if place < len(self._more) else None
+
+    def _given_as(self, name: Any) -> Any:
+        """What is declared for an argument that is given by its name, and that the frame has in its `**kwargs`."""
+        known = self._parameters.get(name)
+        if known is None:
+            return self._keywords.get(name, self._named.get(name))
+        return self._named.get(name) if known.kind in _BY_NAME else self._keywords.get(name)
 
     def _walk(self, spec: Any, rest: list[tuple[str, Any]], source: Source) -> Any:
         types = self._types
@@ -222,16 +256,15 @@ class Declared:
     def number(self, number: int, symbolic: torch.SymInt, source: Source) -> None:
         """Note an int that is an input of the graph."""
         leaf = self.of(source)
-        for bound, holds, words in (
-            (getattr(leaf, "min", None), lambda bound: number >= bound, "at least"),
-            (getattr(leaf, "max", None), lambda bound: number <= bound, "at most"),
-        ):
-            if bound is not None and not holds(bound):
-                raise DynamicShapeError(f"{source.name} is {number}, and declared to be {words} {bound}")
-        if getattr(leaf, "min", None) is not None:
-            torch._check(symbolic >= leaf.min)
-        if getattr(leaf, "max", None) is not None:
-            torch._check(symbolic <= leaf.max)
+        least, most = getattr(leaf, "min", None), getattr(leaf, "max", None)
+        if least is not None:
+            if number < least:
+                raise DynamicShapeError(f"{source.name} is {number}, and declared to be at least {least}")
+            torch._check(symbolic >= least)
+        if most is not None:
+            if number > most:
+                raise DynamicShapeError(f"{source.name} is {number}, and declared to be at most {most}")
+            torch._check(symbolic <= most)
         self._note(leaf, symbolic, number, source.name)
         self._numbers.append((symbolic, source.name))
 
@@ -297,11 +330,24 @@ def _types_of(spec: Any) -> Any:
     return dynamic_spec
 
 
-def _parameters_of(function: Any) -> dict[str, inspect.Parameter] | None:
-    try:
-        return dict(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return None
+def _entered(function: Any) -> Any:
+    """The function of Python that a call of `function` runs first, as a method where it is bound."""
+    inner = function
+    while not isinstance(inner.__func__ if isinstance(inner, MethodType) else inner, FunctionType):
+        call = inspect.getattr_static(type(inner), "__call__", None)
+        if isinstance(inner, functools.partial):
+            inner = inner.func
+        elif isinstance(call, FunctionType):
+            inner = MethodType(call, inner)
+        elif not isinstance(inner, type) and callable(getattr(inner, "__wrapped__", None)):
+            inner = inner.__wrapped__  # written in C, as what `lru_cache` gives is
+        else:
+            told = getattr(function, "__qualname__", None) or class_qualname(type(function))
+            raise OptionError(
+                f"shapes_spec declares parameters of {told}, and nothing tells which function of Python a call of it runs",
+                hint="compile that function",
+            )
+    return inner
 
 
 def _variadic_names(code: CodeType) -> tuple[str, str]:
