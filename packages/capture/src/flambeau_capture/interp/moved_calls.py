@@ -15,7 +15,7 @@ from ..class_names import name_of
 from ..library import functools
 from ..native import _C
 from ..signals import GraphBreak
-from ..values.base import MISSING, Value
+from ..values.base import Value
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class MovedTensor(Value):
-    """A tensor that a moved call is given. `node` is the last of the graph where the call stands, `version` how often it has been written by then."""
+    """A tensor that a moved call is given. `node` is the last of the graph where the call stands, `writes` how often it has been written by then."""
 
-    __slots__ = ("node", "tensor", "version")
+    __slots__ = ("node", "tensor", "writes")
 
-    def __init__(self, tensor: TensorValue, node: torch.fx.Node | None) -> None:
+    def __init__(self, t: Tracer, tensor: TensorValue) -> None:
         super().__init__()
         self.tensor = tensor
-        self.node = node
-        self.version = tensor.fake._version
+        self.node = next(reversed(t.graph.root.nodes), None)
+        self.writes = _writes(t, tensor.fake)
 
     def python_type(self) -> type:
         return self.tensor.python_type()
@@ -46,15 +46,18 @@ def moved(t: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, 
     """The call of a function that the program lets move; None of any other. Breaks the graph where it is given what may change until then."""
     if not t.config.reorderable_logging_functions:
         return None
-    owner = args[0].realise(t).real() if args else MISSING
+    told: Any
     for told in t.config.reorderable_logging_functions:
         if told is function:
+            held = t.wrapper.wrapped.get(id(function))
             break
-        if getattr(told, "__func__", None) is function and getattr(told, "__self__", None) is owner:
-            function, args = told, args[1:]
+        if args and getattr(told, "__func__", None) is function and args[0].realise(t).real() is told.__self__:
+            held, function, args = args[0].realise(t), told, args[1:]
             break
     else:
         return None
+    if held is not None:
+        t.guards.identity(held.source, held.real())  # the class of an object, and the code of a function, have others
     given = [_given(t, function, value) for value in args]
     named = {name: value.realise(t) for name, value in kwargs.items()}
     if not all(value.is_constant() for value in named.values()):
@@ -69,7 +72,7 @@ def _given(t: Tracer, function: Any, value: Value) -> Value:
     value = value.realise(t)
     if isinstance(value, TensorValue):
         t.recorder.node_of(value)
-        return MovedTensor(value, next(reversed(t.graph.root.nodes), None))
+        return MovedTensor(t, value)
     if isinstance(value, SymbolicValue) or value.is_constant():
         return value
     raise _refusal(function, value)
@@ -77,6 +80,16 @@ def _given(t: Tracer, function: Any, value: Value) -> Value:
 
 def _refusal(function: Any, value: Value) -> GraphBreak:
     return GraphBreak("input-output", f"{name_of(function)} would be moved, and is given {value.describe()}")
+
+
+def _writes(t: Tracer, fake: torch.Tensor) -> int | None:
+    """How often the graph has written to a tensor's memory so far; None: nobody counts. What `tensor.data` gives counts for itself."""
+    if fake.is_inference():
+        return None
+    memory = fake.untyped_storage()._cdata
+    data = (node.meta["val"] for node in t.graph.root.nodes if node.target is getattr and node.args[1:] == ("data",))
+    apart = (one._version for one in data if not one.is_inference() and one.untyped_storage()._cdata == memory)
+    return fake._version + sum(apart)
 
 
 def settle_moved(t: Tracer) -> None:
@@ -88,7 +101,7 @@ def settle_moved(t: Tracer) -> None:
 
 
 def _as_it_was(t: Tracer, given: MovedTensor) -> Value:
-    if given.tensor.fake._version == given.version:
+    if given.writes is not None and _writes(t, given.tensor.fake) == given.writes:
         return given.tensor
     with t.graph.unpatched, torch.no_grad():
         copy = given.tensor.fake.detach().clone()
