@@ -21,40 +21,45 @@ if TYPE_CHECKING:
     from ..values.base import Tracer
 
 
-def _held(t: Tracer, value: Value, slot: str) -> Any:
-    """The object, held to be the very one at later calls; `MISSING` where its class's slot is not to be called."""
-    if not isinstance(value, ObjectValue) or value.object is MISSING:
-        return MISSING
-    function, _ = t.members.class_member(value.cls, slot)
-    if not replacements.is_allowed_slot(value.cls, function):
-        return MISSING
-    t.guards.identity(value.source, value.object)
-    return value.object
+def _is_allowed(t: Tracer, value: Value, *slots: str | None) -> bool:
+    """Whether these slots of the object's class may be called."""
+    return (
+        isinstance(value, ObjectValue)
+        and value.object is not MISSING
+        and all(
+            replacements.is_allowed_slot(value.cls, t.members.class_member(value.cls, slot or "")[0]) for slot in slots
+        )
+    )
+
+
+def _held(t: Tracer, value: Value) -> Any:
+    """The object of such a class, held to be the very one at later calls, or a constant."""
+    if value.is_constant():
+        return value.constant()
+    t.guards.identity(value.source, value.real())
+    return value.real()
 
 
 def hashable(t: Tracer, value: Value) -> Any:
     """The object as a key, or `MISSING`. It needs both: a dict compares keys whose hashes are equal."""
-    found = _held(t, value, "__hash__")
-    return MISSING if found is MISSING or _held(t, value, "__eq__") is MISSING else found
+    return _held(t, value) if _is_allowed(t, value, "__hash__", "__eq__") else MISSING
 
 
 def hashed(t: Tracer, value: Value) -> Value:
     """`hash(value)`. Breaks the graph where nothing is known of it."""
-    found = _held(t, value, "__hash__")
-    if found is MISSING:
+    if not _is_allowed(t, value, "__hash__"):
         raise GraphBreak("unsupported-call", "hash() of an object")
-    return _answer(t, hash, found)
+    return _answer(t, hash, _held(t, value))
 
 
 def compared(
     t: Tracer, compare: Callable[[Any, Any], Any], methods: Sequence[str | None], left: Value, right: Value
 ) -> Value | None:
     """What a comparison gives for two such objects, or for one and a constant. `methods`: that of the left operand, and of the right one."""
-    objects = [
-        value.constant() if value.is_constant() else _held(t, value, name or "")
-        for value, name in zip((left, right), methods, strict=False)
-    ]
-    return None if any(found is MISSING for found in objects) else _answer(t, compare, *objects)
+    operands = zip((left, right), methods, strict=False)
+    if not all(value.is_constant() or _is_allowed(t, value, name) for value, name in operands):
+        return None
+    return _answer(t, compare, _held(t, left), _held(t, right))
 
 
 def _answer(t: Tracer, function: Any, *objects: Any) -> ConstantValue:
