@@ -133,21 +133,23 @@ Target target_of(PyObject* callable) {
   return {reinterpret_cast<PyFunctionObject*>(call), callable};
 }
 
-// A call has ended, with `result`, in which nothing ran that was compiled: the handler tells so once, or raises where the region is strict.
-PyObject* nothing_ran(Region* region, ThreadState& state, PyObject* result) {
-  region->told_nothing = true;
+// Have the handler tell something of `object`. What becomes of the program doesn't depend on it.
+void tell(Region* region, ThreadState& state, const char* what, PyObject* object) {
+  SuspendedScope asking(state);
+  HookPaused unhooked;
+  PyObject* told = PyObject_CallMethod(region->handler, what, "O", object);
+  if (told == nullptr) PyErr_WriteUnraisable(region->handler);
+  Py_XDECREF(told);
+}
+
+// Raise what the handler says of a call of a strict region in which nothing ran that was compiled.
+void refuse_nothing(Region* region, ThreadState& state) {
   SuspendedScope asking(state);
   HookPaused unhooked;
   PyObject* error = PyObject_CallMethod(region->handler, "nothing_ran", "O", region->callable);
-  if (error != nullptr && !region->strict) {
-    Py_DECREF(error);
-    return result;
-  }
-  Py_DECREF(result);
-  if (error == nullptr) return nullptr;
+  if (error == nullptr) return;
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
   Py_DECREF(error);
-  return nullptr;
 }
 
 template <PyObject* (*kRunMatch)(Region*, CodeEntries&, PyFunctionObject*, const FrameView&, bool&)>
@@ -178,8 +180,14 @@ PyObject* call_with(PyObject* self, PyObject* const* arguments, size_t flags, Py
   const auto runs = state.runs;
   PyObject* result = PyObject_Vectorcall(region->callable, arguments, flags, names);
   state.known_miss = nullptr;
-  if (result == nullptr || state.runs != runs || (!region->strict && region->told_nothing)) return result;
-  return nothing_ran(region, state, result);
+  if (result == nullptr || state.runs != runs) return result;
+  if (region->strict) {
+    Py_DECREF(result);
+    refuse_nothing(region, state);
+    return nullptr;
+  }
+  if (!std::exchange(region->told_nothing, true)) tell(region, state, "tell_nothing_ran", region->callable);
+  return result;
 }
 
 PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -228,6 +236,7 @@ int region_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 void forget_entries(Region* region) {
+  region->told_nothing = false;
   if (region->table == nullptr) return;
   std::vector<EntryPtr> dropped;  // destroyed when the table is consistent again
   for (auto& [code, record] : *region->table) {
@@ -557,11 +566,7 @@ void tell_too_deep(Region* region, PyCodeObject* code) {
   ++state.runs;  // a call that is nested less has an entry: for a strict region this one is no failure
   if (region->told_too_deep || compat::frames_left(PyThreadState_Get()).left < kFramesToTell) return;
   region->told_too_deep = true;
-  SuspendedScope asking(state);
-  HookPaused unhooked;
-  PyObject* told = PyObject_CallMethod(region->handler, "nested_too_deep", "O", code);
-  if (told == nullptr) PyErr_WriteUnraisable(region->handler);
-  Py_XDECREF(told);
+  tell(region, state, "nested_too_deep", reinterpret_cast<PyObject*>(code));
 }
 
 void add_region_types(PyObject* module) {

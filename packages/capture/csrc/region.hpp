@@ -14,8 +14,8 @@ struct Region {
   PyObject* dict;
   PyObject* weak;
   Py_ssize_t limit;   // entries per code object
-  char told_too_deep;  // whether the handler knows of frames that are nested too deep to be captured
-  char told_nothing;  // whether the handler knows of a call that ran nothing that was compiled
+  bool told_too_deep;  // whether the handler knows of frames that are nested too deep to be captured
+  bool told_nothing;  // whether the handler knows of a call that ran nothing that was compiled
   char strict;        // a call that runs no entry is an error, which the handler puts into words
   CodeTable* table;
   PyCodeObject* last_code;  // the record looked up last

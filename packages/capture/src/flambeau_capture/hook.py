@@ -261,17 +261,25 @@ class _Handler:
         log.logger.warning(log.NESTED_TOO_DEEP, **log.place_of(code))
 
     def nothing_ran(self, callable: Callable[..., Any]) -> GraphBreakError:
-        """A call of a region ended without having run anything that was compiled: what is raised under `fullgraph`. Else it is told, where no frame
-        was asked about that tells why."""
+        """What is raised under `fullgraph` where a call of a region ended without having run anything that was compiled."""
         with PutBack():
-            name = getattr(callable, "__qualname__", None) or class_qualname(type(callable))
-            if not (self.was_asked or self.config.fullgraph):
-                log.logger.info(log.NOTHING_CAPTURED, artifact="fallbacks", target=name, reason=log.NO_FRAME)
-        return GraphBreakError(
-            f"nothing of {name} was captured: its code runs in plain Python",
-            hint="wrappers of torch and of the standard library, generators, coroutines and functions marked as disabled are not "
-            "captured; compile the function that they call, or drop fullgraph=True",
-        )
+            return GraphBreakError(
+                f"nothing of {_name_of(callable)} was captured: its code runs in plain Python",
+                hint="wrappers of torch and of the standard library, generators, coroutines and functions marked as disabled are not "
+                "captured; compile the function that they call, or drop fullgraph=True",
+            )
+
+    def tell_nothing_ran(self, callable: Callable[..., Any]) -> None:
+        """Called once a region, where that happens without `fullgraph`: logged where no frame was asked about, which would have told why."""
+        if self.was_asked:
+            return
+        with PutBack():
+            told = {"target": _name_of(callable), "reason": log.NO_FRAME}
+            log.logger.info(log.NOTHING_CAPTURED, artifact="fallbacks", **told)
+
+
+def _name_of(callable: Callable[..., Any]) -> str:
+    return getattr(callable, "__qualname__", None) or class_qualname(type(callable))
 
 
 def warn_of_fault(code: CodeType, error: BaseException) -> None:

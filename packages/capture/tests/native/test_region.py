@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import structlog
 import torch
@@ -307,3 +309,25 @@ def test_the_call_machinery_of_modules_is_passed_through():
     outer = Outer()
     assert make_region(outer, replace({}, seen=seen))(1) == 4
     assert [name for name in seen if name != "__getattr__"] == ["_wrapped_call_impl", "forward", "forward"]
+
+
+def test_a_log_that_fails_leaves_the_result_of_a_call_that_runs_no_frame(monkeypatch):
+    """Such a call is told of once, and again where everything was forgotten."""
+
+    class Full:
+        def info(self, event, **told):
+            events.append(event)
+            raise OSError("no space left")
+
+    events, failed = [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: failed.append(told.exc_type))
+    region = make_region(len, replace({}))
+    log.logger.send_to(Full())
+    try:
+        assert [region("ab"), region("abc")] == [2, 3]
+        region.forget()
+        assert region("a") == 1
+    finally:
+        log.logger.send_to(None)
+    assert events == [log.NOTHING_CAPTURED] * 2
+    assert failed == [OSError] * 2
