@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import enum
 import types
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_module, class_name, class_qualname, type_name
+from ..class_names import class_module, class_qualname, type_name
 from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_annotation, is_constant_object
-from ..errors import DynamicShapeError
-from ..graph import shapes
-from ..graph.dimension_marks import Mark, address_mark, marks_of, named
-from ..graph.inner_tensors import is_wrapper_class
-from ..guards.spec import TensorMatch, own_length
+from ..guards.spec import own_length
 from ..library import collections, functools, itertools, threading, weakref
 from ..numpy_classes import SCALARS, is_numpy_constant
 from ..signals import GraphBreak
-from ..sources.arguments import is_open
 from ..sources.source import Attribute, CallResult, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.autocast import wrap_autocast
 from ..values.base import MISSING, Value
@@ -52,7 +46,7 @@ from .changing_numbers import ChangingNumbers
 from .enum_members import hold_methods
 from .numpy_objects import wrap_numpy
 from .part import Part
-from .tensor_classes import wrap_subclass
+from .tensor_inputs import TensorInputs
 from .wrapper_tensors import WrapperTensors
 
 if TYPE_CHECKING:
@@ -92,6 +86,7 @@ class Wrapper(Part):
         self.numbers = ChangingNumbers(t, dynamics, self.declared)
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[tuple[torch.Tensor, torch.Tensor, Source]] = []
+        self.tensors = TensorInputs(t, dynamics, self.declared)
         self.wrapper_tensors = WrapperTensors(t)
         self.real_cells: dict[int, CellValue] = {}
         #: Whether what is traced will be run for real when the graph is.
@@ -155,7 +150,7 @@ class Wrapper(Part):
         if kind in weakref.ProxyTypes:  # the first: one of what is gone raises when it is asked for anything
             raise GraphBreak("unsupported-argument", "a weak proxy")
         if issubclass(kind, torch.Tensor):  # not `isinstance`: an object may name another class
-            return self._wrap_tensor(obj, source)
+            return self.tensors.wrap(obj, source)
         if kind in (list, tuple, collections.deque, torch.Size):
             return self._wrap_sequence(obj, source)
         if kind in _DICTS:
@@ -345,75 +340,6 @@ class Wrapper(Part):
         self.met.append(cell)
         return made
 
-    # tensors
-
-    def _wrap_tensor(self, obj: torch.Tensor, source: Source) -> Value:
-        kind = type(obj)
-        if isinstance(obj, torch.nn.parameter.UninitializedTensorMixin):
-            raise GraphBreak("unsupported-tensor", "a parameter or buffer of a lazy module that has not run yet")
-        if is_wrapper_class(kind):
-            if self.declared is not None and self.declared.of(source) is not None:
-                raise DynamicShapeError(
-                    f"{source.name} is declared, and wraps other tensors: mark its dimensions instead"
-                )
-            return self.wrapper_tensors.wrap(obj, source)
-        if not (kind in (torch.Tensor, torch.nn.Parameter) or _is_kind_of_parameter(kind) or _is_buffer(kind)):
-            # Its attributes may be the program's own code (`__torch_function__`), which sees the program's calls alone.
-            return wrap_subclass(self.t, obj, source)
-        if obj.layout is not torch.strided or obj.is_nested or obj.is_quantized or obj.is_mkldnn:
-            raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} with layout {obj.layout}")
-        if torch._C._functorch.is_functorch_wrapped_tensor(obj):
-            raise GraphBreak("unsupported-tensor", "a tensor of a function transform")
-        if obj.requires_grad and not (obj.dtype.is_floating_point or obj.dtype.is_complex):
-            # A write gave it a history (`mask.eq_(x)`), which torch allows nobody else to do.
-            raise GraphBreak("unsupported-tensor", "a tensor of whole numbers that requires grad")
-        static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
-        sized = static and self.t.config.force_parameter_static_shapes
-        changed, marks, symbolic = self._said_of(obj, source, sized=sized)
-        dynamic, unbacked = shapes.dynamic_dims_for(obj, symbolic, changed, marks)
-        outside = torch._C._InferenceMode(False) if self.t.graph.open_inference else nullcontext()  # it existed before
-        with self.t.graph.unpatched, outside:
-            fake = shapes.fake_of(self.t.graph, obj, source, dynamic, unbacked, marks)
-            if self.declared is not None:
-                self.declared.tensor(obj, fake, source)
-        free = dynamic | unbacked
-        free_strides = range(obj.ndim) if free else ()
-        self.t.guards.add(
-            TensorMatch.of(
-                source,
-                obj,
-                dynamic_sizes=free,
-                dynamic_strides=[d for d in free_strides if isinstance(fake.stride(d), torch.SymInt)],
-                behind=shapes.behind(obj) if free else {},
-                position=self.t.frames.user_position(),
-            )
-        )
-        if address_mark(obj) == "guarded":
-            self.t.guards.constant(CallResult(Attribute(source, "data_ptr")), obj.data_ptr())
-        made = TensorValue(fake, None, source, obj)
-        made.static = static
-        self.fake_owner[id(fake)] = made
-        self.tensor_inputs.append((obj, fake, source))
-        return made
-
-    def _said_of(
-        self, obj: torch.Tensor, source: Source, *, sized: bool
-    ) -> tuple[frozenset[int], dict[int, Mark], bool | None]:
-        """Of an input: the dimensions that have changed, what is said of them, and whether those without a word are symbolic (None: if they changed)."""
-        if self.declared is not None:
-            return frozenset(), self.declared.marks(obj, source), False
-        learn = self.t.frames.break_at is None and not sized
-        changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not sized else frozenset()
-        if is_open(source) and obj.ndim:
-            changed |= {0}
-        return changed, self._marks_of(obj, source), False if sized else self.t.config.symbolic
-
-    def _marks_of(self, obj: torch.Tensor, source: Source) -> dict[int, Mark]:
-        """What the program says of the dimensions of an input, on the tensor or in the settings."""
-        config = self.t.config
-        said = named(config.dynamic_sources, config.unbacked_sources, config.dynamic_values)
-        return marks_of(obj) if said is None else {**said.marks(source.name, obj.shape), **marks_of(obj)}
-
     # fresh objects
 
     def from_constant(self, value: Any) -> Value:
@@ -572,29 +498,3 @@ def _object_hash(kind: Any) -> bool:
 def _hashes_by_identity(obj: Any) -> bool:
     kind = type(obj)
     return _object_hash(kind) or kind in (types.BuiltinFunctionType, types.MethodWrapperType)
-
-
-#: What a class of the program's own must leave to torch for its objects to be traced as tensors.
-_OF_TENSORS = frozenset(
-    name
-    for cls in torch.Tensor.__mro__
-    for name, found in vars(cls).items()
-    if isinstance(found, (types.GetSetDescriptorType, property)) and not name.startswith("__")
-) | {"__torch_function__", "__torch_dispatch__"}
-
-
-def _is_kind_of_parameter(kind: type) -> bool:
-    """Whether a class adds to `Parameter` without answering in its place what a tensor is or what torch's functions do with it."""
-    if not issubclass(kind, torch.nn.Parameter):
-        return False
-    own = kind.__mro__[: kind.__mro__.index(torch.nn.Parameter)]
-    return all(_OF_TENSORS.isdisjoint(vars(cls)) for cls in own)
-
-
-def _is_buffer(kind: type) -> bool:
-    return class_name(kind) == "Buffer" and class_module(kind).startswith("torch.nn")
-
-
-def _is_module_state(source: Source) -> bool:
-    base = getattr(source, "base", None)
-    return isinstance(source, Item) and isinstance(base, Item) and base.key in ("_parameters", "_buffers")
