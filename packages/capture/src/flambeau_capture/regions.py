@@ -202,14 +202,15 @@ class _Callback:
         if taken.first is not None:
             answer = self._captured(info, taken.first)
             return Once(answer) if isinstance(answer, (RunCode, RunGraph)) else answer
-        self._look_first(info, self._dynamics_of(info))
+        dynamics = self._dynamics_of(info)
+        self._look_first(info, dynamics)
+        self._keep(info.code, dynamics)
         return Later()
 
     def _look_first(self, info: FrameInfo, dynamics: Dynamics) -> None:
         """Learn the sizes and numbers of a call that is not compiled yet."""
         with suppress(CannotCapture, TraceAnew, FlambeauCaptureError):
             trace_frame(info, evolve(self.config, fullgraph=False), dynamics)
-        self._keep(info.code, dynamics)
 
     def _keep(self, code: CodeType, dynamics: Dynamics) -> None:
         """Have other processes know what was learnt; they may have learnt more meanwhile."""
