@@ -159,7 +159,8 @@ def compile(
     try:
         return _compile(model, arguments, recorder_of and recorder_of(model), disable=disable)
     except FlambeauError as error:
-        without_our_frames(error, keep=is_verbose())
+        if not is_verbose():
+            without_our_frames(error)
         raise
 
 

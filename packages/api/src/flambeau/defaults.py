@@ -25,7 +25,7 @@ import flambeau_inductor
 import flambeau_runtime
 from flambeau_runtime.option_fields import name_of
 
-from .errors import InvalidOption, NotHereYet, UnknownName
+from .errors import FlambeauError, InvalidOption, NotHereYet, UnknownName
 from .options import OPTIONS, RECORDS, Options, checked
 from .torch_names import OPTIONS as NOT_YET
 from .torch_names import SETTINGS
@@ -99,16 +99,20 @@ def _overrides() -> dict[str, Any]:
 
 def is_disabled() -> bool:
     """Whether nothing is compiled at all: the setting `disable`."""
-    given = _overrides()
-    if "disable" in given:
-        return bool(given["disable"])
-    with user_errors():
-        return bool(RECORDS["api"].read(variables()).get("disable", False))
+    return _is_on("disable")
 
 
 def is_verbose() -> bool:
-    """Whether tracebacks keep our frames, by assignment or patch; the variable is looked at where frames are dropped."""
-    return bool(_overrides().get("verbose", False))
+    """Whether tracebacks keep our frames: the setting `verbose`. Where a variable has a wrong value they don't, for that is told as an error itself."""
+    try:
+        return _is_on("verbose")
+    except FlambeauError:
+        return False
+
+
+def _is_on(name: str) -> bool:
+    given = _overrides()
+    return bool(given[name] if name in given else _default(name))
 
 
 def variables() -> Mapping[str, str]:

@@ -131,7 +131,7 @@ class _Handler:
             return self.ask(*asked, ())
         except FlambeauError as error:
             # Returned, for the region to raise: a traceback begins where the program called it, without the frame of this method.
-            return without_our_frames(error, keep=self.config.verbose)
+            return error if self.config.verbose else without_our_frames(error)
 
     def ask(self, code: CodeType, *asked: Any) -> Any:
         self.was_asked = True

@@ -15,7 +15,6 @@ Where several packages are loaded, the copy that was first takes the place of th
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from linecache import getline  # as it was first: a program may put one of its own there
@@ -24,7 +23,6 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-VERBOSE = "FLAMBEAU_VERBOSE"
 _COPIES = ("flambeau_capture.error_root", "flambeau_autograd.error_root", "flambeau_runtime.error_root")
 _OURS = frozenset(("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime"))
 
@@ -117,13 +115,11 @@ def _restored(kind: type[FlambeauError], args: tuple[Any, ...], state: dict[str,
     return error
 
 
-def without_our_frames(error: BaseException, *, keep: bool = False) -> BaseException:
+def without_our_frames(error: BaseException) -> BaseException:
     """The same error, from whose traceback, and from those of what led to it, the frames of flambeau's own code are dropped.
 
-    With `FLAMBEAU_VERBOSE=1`, or `keep`, they stay. Frames of the user, of torch and of other libraries always do.
+    Those of the user, of torch and of other libraries stay.
     """
-    if keep or os.environ.get(VERBOSE, "").lower() not in ("", "0", "false", "no", "off"):
-        return error
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

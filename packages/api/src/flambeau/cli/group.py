@@ -7,7 +7,6 @@ To add a command: a module beside this one with a click command named as the mod
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
@@ -18,6 +17,7 @@ import click
 from flambeau_runtime.errors import BuildError, CompilerUnavailable, PredictionError
 
 from .. import __version__
+from ..defaults import is_verbose
 from ..errors import FlambeauError, UnknownName
 from .failures import BadInput, one_line
 
@@ -70,7 +70,7 @@ class _Commands(click.Group):
         except BrokenPipeError:
             raise  # who reads has enough: click ends the process
         except (FlambeauError, OSError) as error:
-            if os.environ.get("FLAMBEAU_VERBOSE") == "1":
+            if is_verbose():
                 raise
             given = isinstance(error, _OF_FILES) if isinstance(error, OSError) else not isinstance(error, _OURS)
             raise (BadInput if given else click.ClickException)(one_line(error)) from None
