@@ -55,6 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", default=False, help=told)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def thawed_heap() -> Iterator[None]:
+    """What `young_heap` has kept out of collections ends with the process as it does without: libraries written in C report what is left."""
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def young_heap() -> None:
     """What earlier files left is kept out of collections: a process that has run thousands of tests holds millions of objects, and each collection
