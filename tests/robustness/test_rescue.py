@@ -372,3 +372,31 @@ def test_an_error_keeps_no_frame() -> None:
             assert held.pop()() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_an_error_of_a_backward_keeps_no_frame(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of the gradients that came in."""
+    made = stack.load_program
+
+    def fail(*args: Any) -> Any:
+        raise ArithmeticError("seeded")
+
+    def load(artifact: Any, constants: Any, kind: str, *more: Any) -> Any:
+        return fail if kind == "backward" else made(artifact, constants, kind, *more)
+
+    monkeypatch.setattr(stack, "load_program", load)
+    monkeypatch.setenv("FLAMBEAU_AUTOGRAD_NATIVE", native)
+    compiled = flambeau.compile(lambda x: x.exp() * 2, options=FRESH)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            result, tangent = compiled(X.clone().requires_grad_()), torch.ones(X.shape)
+            held = weakref.ref(tangent)
+            with pytest.raises(flambeau.FlambeauError, match="ArithmeticError: seeded"):
+                result.backward(tangent)
+            del result, tangent
+            assert held() is None
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import itertools
@@ -14,7 +15,8 @@ from lifting import compile_function, compile_graph, compile_module, lift_functi
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from flambeau_autograd import Config, default_partition
+from flambeau_autograd import Config, Signature, assemble, default_partition
+from flambeau_autograd.records import OutputSpec
 
 
 def leaf(*shape):
@@ -377,6 +379,47 @@ def test_no_leak_over_many_calls():
         compiled(x)
     gc.collect()
     assert len(gc.get_objects()) - before < 50
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_nothing_waits_for_the_collector(config, raises):
+    """A graph with a backward goes with its last reference, and an error of the backward with what its frames hold."""
+
+    def backward(tangent):
+        if raises:
+            raise ArithmeticError("in a bad mood")
+        return (tangent * 2,)
+
+    def passed_on(error, repeat):
+        try:
+            raise error
+        finally:
+            del error
+
+    def layouts(inputs, lying):
+        return {}
+
+    signature = Signature(
+        1, 1, 0, (OutputSpec("graph", 0, True),), differentiable=(0,), tangent_orders=((0,),), grad_inputs=(0,),
+        reached_by=((0,),), led_by=((0,),), frees=((),), follows=True,
+    )  # fmt: skip
+    replay = lift_function(lambda x: x * 2, [leaf(3)])
+    replay.graph.find_nodes(op="placeholder")[0].meta["val"] = torch.empty(3)
+    gc.collect()
+    gc.disable()
+    try:
+        joined = assemble(
+            signature, lambda x: (x * 2,), backward, replay=replay, layouts=layouts, rescue=passed_on, config=config
+        )
+        (result,) = joined(leaf(3))
+        tangent = torch.ones(3)
+        with pytest.raises(ArithmeticError) if raises else contextlib.nullcontext():
+            result.backward(tangent)
+        held = [*map(weakref.ref, (tangent, passed_on, layouts))]
+        del joined, result, tangent, passed_on, layouts
+        assert [reference() for reference in held] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_threads():

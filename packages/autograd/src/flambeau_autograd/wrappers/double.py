@@ -59,6 +59,15 @@ def _zeros(like: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...])
     return like.new_empty_strided(sizes, strides).zero_()
 
 
+def _ask(
+    layouts: Layouts, replay: GraphModule, autocast: AutocastState, lying: tuple[Lying, ...], given: Given
+) -> Mapping[int, Layout]:
+    """How eager lays out the gradients, in the state that the graph was compiled in."""
+    inputs = of_sizes(replay, given)
+    with torch.enable_grad(), under_autocast(autocast):
+        return layouts(inputs, lying)
+
+
 class DoubleBackward:
     """Called by the node with the inputs of the forward and the tangents when grad mode is on in a backward."""
 
@@ -72,8 +81,6 @@ class DoubleBackward:
     ) -> None:
         self._signature = signature
         self._answer = rescue
-        #: Called by the node where the compiled backward raised; None: its error is.
-        self.rescue = None if rescue is None else self._rescue
         self._replay = replay
         self._retrace = retrace
         self._trace: Trace | None = None
@@ -81,16 +88,13 @@ class DoubleBackward:
         #: Called by the node where a tangent lay otherwise than the backward was compiled for, and somebody may look at a gradient; or was handed on.
         self.relaid: Relaid | None = None
         if layouts is not None and replay is not None and (signature.follows or signature.hands_on):
-            ask = partial(self._ask, layouts, replay)
+            ask = partial(_ask, layouts, replay, self._autocast)
             self.relaid = Relaid(ask, signature.grad_inputs, changing=changes(replay), hands_on=signature.hands_on)
 
-    def _ask(
-        self, layouts: Layouts, replay: GraphModule, lying: tuple[Lying, ...], given: Given
-    ) -> Mapping[int, Layout]:
-        """How eager lays out the gradients, in the state that the graph was compiled in."""
-        inputs = of_sizes(replay, given)
-        with torch.enable_grad(), under_autocast(self._autocast):
-            return layouts(inputs, lying)
+    @property
+    def rescue(self) -> Callable[..., tuple[Any, ...]] | None:
+        """Called by the node where the compiled backward raised; None: its error is."""
+        return None if self._answer is None else self._rescue
 
     def again(self, inputs: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """Gradients that no value of an input decides, when what the backward saved is gone. `inputs`: numbers, and for a tensor an empty one of

@@ -175,8 +175,12 @@ class _Joined(torch.autograd.Function):
                     found, failed = call_either(joint.backward, args), None
                 except Exception as error:
                     found, failed = (), error
-            if failed is not None:
-                found = _rescued(ctx, failed, tuple(given), (*ctx.numbers, *tensors))
+            try:
+                if failed is not None:
+                    found = _rescued(ctx, failed, tuple(given), (*ctx.numbers, *tensors))
+            finally:
+                # This frame is in its traceback.
+                del failed
             relaid = getattr(joint.double, "relaid", None)
             moved = any(g is not None and g is not t for g, t in zip(given, tangents))
             if relaid is not None and (moved or (relaid.hands_on and None in given)):
