@@ -85,18 +85,41 @@ def _in_double(block: Block) -> Block:
     return copy
 
 
+def _adds_rows_to_its_input(x: Tensor) -> None:
+    x.scatter_reduce_(0, torch.zeros_like(x, dtype=torch.int64), x + 1, "sum")
+
+
+def _determinant_in_a_branch(x: Tensor) -> Tensor:
+    found: Tensor = torch.cond(x.sum() > 0, torch.linalg.det, lambda x: x.sum((1, 2)), (x,))
+    return found
+
+
 @pytest.mark.parametrize(
     ("function", "given"),
     [
         (lambda x: torch.conv1d(x, torch.ones(3, 4, 2)), (2, 4, 8)),
         (torch.rand_like, (4, 4)),
         (torch.linalg.inv, (2, 3, 3)),
+        (_adds_rows_to_its_input, (4, 4)),
+        (lambda x: torch.multinomial(x, 2), (4, 4)),
+        (lambda x: x[torch.randperm(x.shape[0])], (4, 4)),
+        (_determinant_in_a_branch, (2, 3, 3)),
     ],
 )
 def test_what_only_a_library_computes_is_refused(function: Callable[..., Any], given: tuple[int, ...]) -> None:
     with pytest.raises(InvalidOption, match="batch_invariant: aten") as told:
         flambeau.compile(function, options=OPTION)(torch.ones(given))
     assert "leave the option out" in told.value.hint
+
+
+def test_a_branch_is_as_good_as_what_is_in_it() -> None:
+    def function(x: Tensor) -> Tensor:
+        chosen: Tensor = torch.cond(x.sum() > 0, lambda x: x @ x.t(), torch.sin, (x,))
+        return chosen
+
+    compiled = flambeau.compile(function, fullgraph=True, options=OPTION)
+    for x in (torch.ones(3, 3), -torch.ones(3, 3)):
+        torch.testing.assert_close(compiled(x), function(x))
 
 
 def test_nothing_is_chosen_by_size() -> None:

@@ -1,19 +1,19 @@
 """What ``batch_invariant`` refuses: calls and kernels in which a row's result may depend on how many rows there are.
 
 In: a lowered graph. Out: nothing, or ``OptionError`` for the first such operation. Generated kernels keep the order of sums (``KernelBody.in_order``), so that what
-remains are library calls, of which only those are allowed that compute no float or pick floats that are there, and kernels of attention.
+remains are kernels of attention and library calls. Of those only such are allowed as give nothing, and ATen's that draw nothing and compute no float or pick floats that are there.
 """
 
 from __future__ import annotations
 
-import torch
+from torch._ops import OpOverload
 
 from flambeau_runtime.ordered import ordered_products
 
 from ..devices import device_of
 from ..errors import OptionError
 from ..ir.graph import Graph
-from ..ir.loops import Extern, Template
+from ..ir.loops import Extern, Nested, Template, written
 from ..ops.aten import Trait, aten_op
 
 #: They copy elements, or pick some by comparing them within a row.
@@ -45,10 +45,13 @@ def check_rows(graph: Graph) -> None:
 
 
 def _is_allowed(call: Extern) -> bool:
-    if call.op is ordered_products() or not isinstance(call.op, torch._ops.OpOverload):
-        return call.op is ordered_products()
-    outs = [out for out in call.outs if out is not None]
-    if all(not out.layout.dtype.is_floating_point and not out.layout.dtype.is_complex for out in outs):
+    """The bodies of nested graphs are looked at as graphs."""
+    op = call.op
+    made = [buffer.layout.dtype for buffer in written(call)]
+    if isinstance(op, Nested) or op is ordered_products() or not (made or call.binds):
         return True
-    name = call.op.overloadpacket.__name__
-    return call.op.namespace == "aten" and (name in _PICKS or Trait.MOVES in aten_op(call.op).traits)
+    if not isinstance(op, OpOverload) or op.namespace != "aten" or aten_op(op).draws:
+        return False
+    if not any(dtype.is_floating_point or dtype.is_complex for dtype in made):
+        return True
+    return op.overloadpacket.__name__ in _PICKS or Trait.MOVES in aten_op(op).traits
