@@ -37,3 +37,14 @@ def test_key_leaves_out_what_does_not_change_the_code():
     """Checking and dumping do not belong to a cache key."""
     assert Config().key() == Config(verify=True, dump="x").key()
     assert Config().key() != Config(numerics="fast").key()
+
+
+def test_rows_that_do_not_depend_on_others_by_one_option():
+    """It decides all that it needs, whatever else is asked for, and refuses kernels that do not keep the order."""
+    asked = {"max_autotune": True, "numerics": "fast", "batch_invariant": True}
+    for config in (Config(**asked), Config().with_options(asked), Config.from_environment({}, **asked)):
+        assert config.numerics == "faithful"
+        assert not (config.max_autotune or config.autotune_local_cache or config.pattern_matcher)
+        assert not (config.batch_fusion or config.split_reductions or config.loop_ordering_after_fusion)
+    with pytest.raises(OptionError, match="C\\+\\+ kernels alone"):
+        Config(batch_invariant=True, cpu_backend="triton")

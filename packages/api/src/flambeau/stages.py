@@ -11,25 +11,15 @@ from attrs import frozen
 import flambeau_autograd
 import flambeau_inductor
 import flambeau_runtime
+from flambeau_inductor.config import MEASURING
 
 from .config import Config
 from .defaults import Settings, current, user_errors, variables
 from .options import RECORDS, Options
 
-_MEASURING = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning")
 _IMPLIED = (
-    ("deterministic", dict.fromkeys((*_MEASURING, "autotune_local_cache"), False)),
-    (
-        "batch_invariant",
-        {
-            **dict.fromkeys((*_MEASURING, "autotune_local_cache"), False),
-            **dict.fromkeys(
-                ("pattern_matcher", "batch_fusion", "split_reductions", "loop_ordering_after_fusion"), False
-            ),
-            "batch_invariant": True,
-            "numerics": "faithful",
-        },
-    ),
+    ("deterministic", dict.fromkeys(MEASURING, False)),
+    ("batch_invariant", {"batch_invariant": True}),
     ("force_disable_caches", {"autotune_local_cache": False}),
     ("fallback_by_default", {"cpp_kernels": False, "triton_kernels": False}),
 )

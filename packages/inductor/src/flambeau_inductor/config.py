@@ -32,6 +32,14 @@ _POSITIVE: Condition = (lambda value: value >= 1, "at least 1")
 _NOT_NEGATIVE: Condition = (lambda value: value >= 0, "at least 0")
 
 
+#: With these off nothing is measured, and nothing is used that was.
+MEASURING = (
+    "max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning", "autotune_local_cache",
+)  # fmt: skip
+_BY_SIZES = ("pattern_matcher", "batch_fusion", "split_reductions", "loop_ordering_after_fusion")
+#: What `batch_invariant` decides, whatever else is asked for: nothing is chosen by sizes or by how fast it was, no sum is taken apart, halves are rounded.
+_ROW_BY_ROW: dict[str, Any] = {**dict.fromkeys((*MEASURING, *_BY_SIZES), False), "numerics": "faithful"}
+
 #: A function of the user. It is in the key of a compiled graph by what its ``uuid()`` says; without that, the graph is not kept.
 _OWN_PASS: dict[str, Any] = {"user": True, "key": False, "kind": object, "accepts": _FUNCTION, "variable": False}
 
@@ -129,8 +137,8 @@ class Config(OptionRecord):
     )
     batch_invariant: bool = option(
         False,
-        "on a CPU: add sums up in the order of their terms, compute each lane by itself, and refuse library calls that may depend on how many rows there are; "
-        "the api's option of this name sets what goes with it",
+        "on a CPU: add sums up in the order of their terms, compute each lane by itself, measure nothing, rewrite nothing by patterns, and refuse library calls that may "
+        "depend on how many rows there are",
     )
     prologue_fusion: bool = option(
         True,
@@ -202,6 +210,17 @@ class Config(OptionRecord):
     )
     verify: bool = option(False, "check the IR between stages", key=False)
     dump: str = option("", "a folder that receives the text of every stage", key=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.batch_invariant:
+            return
+        if self.cpu_backend != "cpp":
+            raise OptionError(
+                f"batch_invariant and cpu_backend={self.cpu_backend!r}: C++ kernels alone compute rows in one order",
+                hint="leave one of the two out",
+            )
+        for name, value in _ROW_BY_ROW.items():
+            object.__setattr__(self, name, value)
 
     def custom_passes(self) -> dict[str, Callable[[Any], Any]]:
         """The passes of the user, by option."""
