@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, fx
 from tracing import traced
@@ -36,6 +38,13 @@ def test_calls_and_numbers_agree() -> None:
     graph = traced(lambda x, y: (torch.sin(x) * 2 + y, torch.sin(y) * 3 + x, torch.cos(x) * 2 + y), X, Y).graph
     assert len(found(pattern, graph)) == 1
     assert len(found(pattern, graph, loosely=True)) == 2
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, math.nan])
+def test_zeros_of_different_sign_differ_and_nans_do_not(number: float) -> None:
+    pattern = pattern_of(lambda a: (a * number + 1,), X)
+    graph = traced(lambda x: tuple(x * n + 1 for n in (0.0, -0.0, math.nan)), X).graph
+    assert len(found(pattern, graph)) == 1
 
 
 def test_an_operand_is_one_node() -> None:

@@ -1,4 +1,4 @@
-"""Scalar arithmetic of programs, as Python defines it: the table behind ``Compute`` and the form kernels receive."""
+"""Scalar arithmetic of programs, as Python defines it: the table behind ``Compute``, the form kernels receive, and what tells numbers apart."""
 
 from __future__ import annotations
 
@@ -70,6 +70,13 @@ def compute(opcode: str, arguments: list[Number]) -> Number:
     if type(result) is int and not _INT64_MIN <= result <= _INT64_MAX:
         raise OverflowError("integer scalar out of range")
     return result
+
+
+def number_key(value: Any) -> tuple[type, Any]:
+    """What tells numbers apart: type and value; zeros of different sign are different numbers, NaNs are one. Other values are compared as they are."""
+    if isinstance(value, complex):
+        return type(value), (value.real.hex(), value.imag.hex())
+    return type(value), value.hex() if isinstance(value, float) else value
 
 
 def kernel_scalar(value: Number, kind: str) -> int:

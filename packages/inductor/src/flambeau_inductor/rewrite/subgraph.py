@@ -14,6 +14,8 @@ import torch
 from attrs import frozen
 from torch import fx
 
+from flambeau_runtime.scalars import number_key
+
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -56,18 +58,18 @@ def find(
 
 def _rest(results: Sequence[fx.Node], bound: dict[fx.Node, Any], loosely: bool) -> Iterator[Found]:
     """Results that the last one does not lead to are looked for among the readers of what is found."""
-    open_ones = [result for result in results if result not in bound]
-    if not open_ones:
+    result = next((result for result in results if result not in bound), None)
+    if result is None:
         yield Found(bound)
         return
-    result, *_ = open_ones
-    # The first call on the way to it all of whose readers are not found, and that reads something found.
-    for inner, known in _entries(result, bound):
-        for candidate in list(known.users):
-            if candidate.target == inner.target and candidate not in bound.values():
-                for more in _node(inner, candidate, bound, loosely):
-                    yield from _rest(results, more, loosely)
+    # One is enough: what is found for it is among the readers of what it reads.
+    inner, known = next(_entries(result, bound), (None, None))
+    if inner is None or known is None:
         return
+    for candidate in list(known.users):
+        if candidate.target == inner.target and candidate not in bound.values():
+            for more in _node(inner, candidate, bound, loosely):
+                yield from _rest(results, more, loosely)
 
 
 def _entries(result: fx.Node, bound: dict[fx.Node, Any]) -> Iterator[tuple[fx.Node, fx.Node]]:
@@ -141,7 +143,7 @@ def _same_constant(wanted: Any, value: Any) -> bool:
         return isinstance(value, tuple | list) and len(wanted) == len(value) and all(map(_same_constant, wanted, value))
     if isinstance(value, fx.Node) or isinstance(wanted, fx.Node):
         return _same_number(wanted, value)
-    return type(wanted) is type(value) and bool(wanted == value)
+    return number_key(wanted) == number_key(value)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -157,5 +159,4 @@ def _same_number(one: Any, other: Any) -> bool:
     one, other = (part.meta.get("val") if isinstance(part, fx.Node) else part for part in (one, other))
     if isinstance(one, _SYMBOLIC) and isinstance(other, _SYMBOLIC):
         return bool(one.node.expr == other.node.expr)
-    plain = not isinstance(one, _SYMBOLIC) and not isinstance(other, _SYMBOLIC)
-    return plain and type(one) is type(other) and isinstance(one, int | float) and bool(one == other)
+    return isinstance(one, int | float) and number_key(one) == number_key(other)

@@ -28,11 +28,12 @@ from attrs import define, field
 
 from .. import artifact as a
 from ..log import logger
+from ..scalars import number_key
 from . import copying, memory, settling
 from .recorder import Recorded, Recorder
 from .records import CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
 from .table import make_table
-from .table_py import is_plain, moved, number_key
+from .table_py import is_plain, moved
 
 Executor = Callable[..., tuple[Any, ...]]
 Signature = tuple[Any, ...]

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from attrs import define
 
+from ..scalars import number_key
 from . import copying
 from .recorder import Recorder
 from .records import Recording, Result
@@ -40,11 +41,6 @@ def fits(recording: Recording, inputs: tuple[Any, ...]) -> bool:
         if tuple(tensor.shape) != fact.sizes or tensor.stride() != fact.strides:
             return False
     return True
-
-
-def number_key(value: Any) -> tuple[type, Any]:
-    """What tells numbers apart: type and value; zeros of different sign are different numbers, NaNs are one."""
-    return type(value), value.hex() if isinstance(value, float) else value
 
 
 def moved(recording: Recording, inputs: tuple[Any, ...]) -> tuple[int, ...]:
