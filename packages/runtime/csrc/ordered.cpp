@@ -4,8 +4,12 @@
 // (x @ y)`. The terms are multiplied and added in float32 (float64 for that), the result is rounded once. An element depends on its row, its column and the number of
 // terms alone: not on how many rows, columns, matrices or threads there are, nor on how anything lies in memory. What a compiler makes of the loops over
 // columns does not matter: multiplications are not contracted, and sums are never taken apart.
+#ifdef __clang__
+#pragma clang fp contract(off)
+#else
 #pragma GCC optimize("O3")
 #pragma GCC optimize("fp-contract=off")
+#endif
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
@@ -14,7 +18,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -112,32 +115,33 @@ void pack(const scalar* from, const Matrix<const scalar>& y, int64_t terms, int6
   for (int64_t k = 0; k < terms; k++) std::fill(panel + k * kColumns + columns, panel + (k + 1) * kColumns, real(0));
 }
 
-// The sums of rows `begin` to `end` of one product, `row_length` apart in `sums`, a multiple of `kColumns`.
-template <typename scalar, typename real>
+// Memory of one thread: terms of a panel of columns, terms of a tile of rows, and the sums of a panel, tile by tile.
+template <typename real>
+struct Scratch {
+  std::vector<real> panel = std::vector<real>(kTerms * kColumns), left = std::vector<real>(kRows * kTerms), sums;
+};
+
+// The sums of rows `begin` to `end` of one product. `store(row, column, width, sums)` takes those of a row in a panel of columns.
+template <typename scalar, typename real, typename Store>
 void multiply(const Matrix<const scalar>& x, const Matrix<const scalar>& y, int64_t begin, int64_t end, int64_t terms, int64_t columns,
-              real* sums) {
-  std::vector<real> panel(kTerms * kColumns), left(kRows * kTerms), tile(kRows * kColumns);
+              Scratch<real>& scratch, const Store& store) {
+  const int64_t tiles = (end - begin + kRows - 1) / kRows;
   for (int64_t j = 0; j < columns; j += kColumns) {
     const int64_t width = std::min(columns - j, kColumns);
+    scratch.sums.assign(tiles * kRows * kColumns, real(0));
     for (int64_t k = 0; k < terms; k += kTerms) {
       const int64_t some = std::min(terms - k, kTerms);
-      pack(y.data + k * y.rows + j * y.columns, y, some, width, panel.data());
+      pack(y.data + k * y.rows + j * y.columns, y, some, width, scratch.panel.data());
       for (int64_t row = begin; row < end; row += kRows) {
         const int64_t high = std::min(end - row, kRows);
         for (int64_t i = 0; i < high; i++) {
           const scalar* from = x.data + (row + i) * x.rows + k * x.columns;
-          for (int64_t t = 0; t < some; t++) left[i * kTerms + t] = static_cast<real>(from[t * x.columns]);
+          for (int64_t t = 0; t < some; t++) scratch.left[i * kTerms + t] = static_cast<real>(from[t * x.columns]);
         }
-        for (int64_t i = 0; i < high; i++) {
-          const real* from = sums + (row - begin + i) * columns + j;
-          std::copy(from, from + width, tile.data() + i * kColumns);
-        }
-        add_terms(tile.data(), left.data(), panel.data(), some);
-        for (int64_t i = 0; i < high; i++) {
-          std::copy(tile.data() + i * kColumns, tile.data() + i * kColumns + width, sums + (row - begin + i) * columns + j);
-        }
+        add_terms(scratch.sums.data() + (row - begin) * kColumns, scratch.left.data(), scratch.panel.data(), some);
       }
     }
+    for (int64_t row = begin; row < end; row++) store(row, j, width, scratch.sums.data() + (row - begin) * kColumns);
   }
 }
 
@@ -151,15 +155,12 @@ void products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::
   const auto scale = static_cast<real>(alpha), weight = static_cast<real>(beta);
   const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(terms * columns, 1), 1);
   at::parallel_for(0, batch * rows, grain, [&](int64_t begin, int64_t end) {
-    std::vector<real> sums;
+    Scratch<real> scratch;
     while (begin < end) {
       const int64_t matrix = begin / rows, first = begin % rows, last = std::min(rows, first + end - begin);
-      sums.assign((last - first) * columns, real(0));
-      multiply<scalar, real>({xs + matrix * x.stride(0), x.stride(1), x.stride(2)}, {ys + matrix * y.stride(0), y.stride(1), y.stride(2)},
-                             first, last, terms, columns, sums.data());
-      for (int64_t i = first; i < last; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-          real value = sums[(i - first) * columns + j];
+      const auto store = [&](int64_t i, int64_t column, int64_t width, const real* sums) {
+        for (int64_t j = column; j < column + width; j++) {
+          real value = sums[j - column];
           if (scale != real(1)) value = scale * value;
           if (added != nullptr && weight != real(0)) {
             const auto term =
@@ -168,7 +169,9 @@ void products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::
           }
           result[(matrix * rows + i) * columns + j] = static_cast<scalar>(value);
         }
-      }
+      };
+      multiply<scalar, real>({xs + matrix * x.stride(0), x.stride(1), x.stride(2)}, {ys + matrix * y.stride(0), y.stride(1), y.stride(2)},
+                             first, last, terms, columns, scratch, store);
       begin += last - first;
     }
   });
