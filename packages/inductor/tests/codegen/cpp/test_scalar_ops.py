@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
+from flambeau_inductor import Config
 from flambeau_inductor.codegen.cpp.ops import SPECIAL
+from flambeau_inductor.codegen.cpp.spell import EXACT
+from flambeau_inductor.context import CompileContext
 from flambeau_inductor.expr import Int
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.graph import Graph, TensorInput
@@ -49,7 +54,10 @@ def _takes(name: str, dtype: torch.dtype) -> bool:
     return domain in ("integer", "number")
 
 
-def _run(ops: list[str], dtype: torch.dtype, operands: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def _program(
+    ops: list[str], operands: list[torch.Tensor], config: Config | None = None
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Each op of as many of the operands as it takes, for operands like these."""
     size = (Int(operands[0].numel()),)
     inputs = [Buffer(f"in{n}", Layout.contiguous(size, t.dtype, CPU)) for n, t in enumerate(operands)]
     axes = make_axes(size)
@@ -57,14 +65,14 @@ def _run(ops: list[str], dtype: torch.dtype, operands: list[torch.Tensor]) -> tu
     loads = [sc.load(b.name, at, b.layout.dtype) for b in inputs]
     operations, outputs, buffers = [], [], {b.name: b for b in inputs}
     for n, name in enumerate(ops):
-        value = sc.op(name, *loads)
+        value = sc.op(name, *loads[: scalar_op(name).arity])
         out = Buffer(f"out{n}", Layout.contiguous(size, value.dtype, CPU))
         buffers[out.name] = out
         operations.append(Pointwise(out, axes, value))
         outputs.append(Ref.whole(out))
     graph = Graph(tuple(TensorInput(b) for b in inputs), (), tuple(operations), tuple(outputs), buffers)
-    built = compile_loops(graph)
-    return load(built.artifact, constants=built.constants)(*operands)
+    built = compile_loops(graph, CompileContext(config or Config()))
+    return load(built.artifact, constants=built.constants)
 
 
 @pytest.mark.parametrize("arity", [1, 2, 3])
@@ -83,7 +91,7 @@ def test_ops_match_their_reference(dtype: torch.dtype, arity: int) -> None:
         )
         safe &= operands[1] < 8
         operands = [t[safe].contiguous() for t in operands]
-    results = _run(ops, dtype, operands)
+    results = _program(ops, operands)(*operands)
     for name, result in zip(ops, results, strict=True):
         try:
             wanted = scalar_op(name).reference(*operands, dtype=dtype)
@@ -105,21 +113,38 @@ def test_ops_match_their_reference(dtype: torch.dtype, arity: int) -> None:
         )
 
 
+def test_a_lane_has_the_bits_of_a_single_value() -> None:
+    """Under ``batch_invariant``, where all but these ops are computed one by one."""
+    assert EXACT <= set(names())
+    ops = sorted(EXACT - {"where"})
+    torch.manual_seed(0)
+    values = torch.cat([_operands(torch.float32, 1)[0][:23], torch.randn(9), 1e5 * torch.randn(9)])
+    operands = [values, values.roll(5), values.roll(11)]
+    config = Config(batch_invariant=True)
+    whole = _program(ops, operands, config)(*operands)
+    single = _program(ops, [part[:1] for part in operands], config)
+    alone = [single(*(part[n : n + 1].clone() for part in operands)) for n in range(len(values))]
+    for name, ours, others in zip(ops, whole, map(torch.cat, zip(*alone, strict=True)), strict=True):
+        same = (ours == others) & (ours.signbit() == others.signbit()) | (ours != ours) & (others != others)
+        assert same.all(), name
+
+
 @pytest.mark.parametrize("dtype", [t for t in DTYPES if not t.is_floating_point and t is not torch.bool], ids=str)
 def test_divisions_never_trap(dtype: torch.dtype) -> None:
     """The lowest number over -1 wraps, and a zero divisor is told, in vectors and in what is left of them."""
     lowest = torch.full((37,), torch.iinfo(dtype).min, dtype=dtype)
     quotients, remainders = ["floordiv", "truncdiv"], ["remainder", "fmod"]
     if dtype.is_signed:
-        for result in _run(quotients, dtype, [lowest, torch.full_like(lowest, -1)]):
+        operands = [lowest, torch.full_like(lowest, -1)]
+        for result in _program(quotients, operands)(*operands):
             assert torch.equal(result, lowest)
-        for result in _run(remainders, dtype, [lowest, torch.full_like(lowest, -1)]):
+        for result in _program(remainders, operands)(*operands):
             assert not result.any()
     for at in (0, 36):
         divisors = torch.ones_like(lowest)
         divisors[at] = 0
         with pytest.raises(IndexError, match="integer division or modulo by zero"):
-            _run(quotients + remainders, dtype, [lowest, divisors])
+            _program(quotients + remainders, [lowest, divisors])(lowest, divisors)
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
@@ -161,5 +186,6 @@ def test_a_product_is_rounded_before_it_is_added(dtype: torch.dtype) -> None:
 def test_the_error_function_ends_at_one() -> None:
     """GELU multiplies what is missing by its argument, however large: far out it is zero."""
     x = torch.cat([torch.linspace(3.92, 9, 500), torch.tensor([1e4, 1e30, 3e38])])
-    (found,) = _run(["erf"], torch.float32, [torch.cat([x, -x])])
+    values = torch.cat([x, -x])
+    (found,) = _program(["erf"], [values])(values)
     assert torch.equal(found, torch.cat([torch.ones_like(x), -torch.ones_like(x)]))

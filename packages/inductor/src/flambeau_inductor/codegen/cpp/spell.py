@@ -27,9 +27,10 @@ _COMBINED = {
     "sum": "Add", "prod": "Multiply", "xor_sum": "Xor", "max": "Maximum", "min": "Minimum", "any": "Any", "all": "All",
 }  # fmt: skip
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*"}
-#: Ops whose support functions give lanes other bits than single values, or look at all lanes at once.
-_FUNCTIONS = frozenset((
-    "cos", "erf", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp", "pow", "sigmoid", "sin", "tanh",
+#: Ops of floats made of nothing but what a processor rounds alike in lanes and alone. The support functions of others may give lanes other bits, or look at all lanes at once.
+EXACT = frozenset((
+    "abs", "add", "ceil", "copysign", "eq", "floor", "fma", "fmax", "fmin", "fmod", "ge", "gt", "isinf", "isnan", "le", "lt", "maximum", "minimum", "mul", "ne",
+    "neg", "nextafter", "reciprocal", "relu", "round", "rsqrt", "sign", "signbit", "sqrt", "sub", "truediv", "trunc", "where",
 ))  # fmt: skip
 
 
@@ -169,10 +170,11 @@ class Speller:
         domain = element_of(n.operands[-1] if n.name == "where" else n.operands[0])
         self.fails = self.fails or reports_failure(n.name, domain)
         texts = [self._operand(part, lanes) for part in n.operands]
-        if self.one_by_one and lanes and n.name in _FUNCTIONS and domain.is_floating_point:
+        if self.one_by_one and lanes and n.name not in EXACT and domain.is_floating_point:
             names = "vw"[: len(texts)]
             takes = ", ".join(f"{held(domain)} {name}" for name in names)
-            return f"fb::each([]({takes}) {{ return {self.call(n.name, *names)}; }}, {', '.join(texts)})"
+            single = op_text(Operation(n.name, names, domain, False, "", self.call))
+            return f"fb::each([]({takes}) {{ return {single}; }}, {', '.join(texts)})"
         mask = self.text(n.mask) if n.mask is not None else ""
         return op_text(Operation(n.name, texts, domain, lanes, mask, self.call))
 
