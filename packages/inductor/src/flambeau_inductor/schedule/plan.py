@@ -77,7 +77,7 @@ def schedule(
             before = nest
             nest = by_rows(improve(nest)) if loop_ordering_after_fusion else nest
             logger.debug(LOOPS_ORDERED, artifact="loop_ordering", text=Text(partial(axes_text, before, nest)))
-            steps.append(evolve(body_of(nest, buffers, graph, names, is_named=is_named), in_order=in_order))
+            steps.append(body_of(nest, buffers, graph, names, is_named=is_named, in_order=in_order))
     return Schedule(tuple(steps), buffers)
 
 
@@ -126,7 +126,13 @@ def _without_dead(nest: Nest, needed: set[str], buffers: Mapping[str, Buffer]) -
 
 
 def body_of(
-    nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[str], *, is_named: bool = True
+    nest: Nest,
+    buffers: Mapping[str, Buffer],
+    graph: Graph,
+    taken: set[str],
+    *,
+    is_named: bool = True,
+    in_order: bool = False,
 ) -> KernelBody:
     """A nest as a kernel with a name of its own, which is ``taken`` then."""
     names, scalars = arguments(nest.axes, nest.statements)
@@ -141,6 +147,7 @@ def body_of(
         nest.serial,
         nest.origins,
         stacks_of(nest.origins, graph),
+        in_order=in_order,
     )
 
 
