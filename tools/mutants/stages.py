@@ -152,7 +152,7 @@ STAGES = (
                            "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/rows.py", "schedule/combine.py",
                            "lowering/attention.py", "lowering/library_attention.py", "lowering/inlined.py", "lowering/trial.py", "lowering/distances.py", "lowering/key_parts.py", "lowering/written_attention.py",
                            "lowering/written_gradients.py"), 12,
-        (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
+        (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED, "tests/behaviour/test_ordered_products.py"),
     ),
     Stage(
         "extensions", (*_below(_INDUCTOR, "extensions/*.py"), *_below("api/src/flambeau", "extensions.py", "device_backends.py")), 4,
