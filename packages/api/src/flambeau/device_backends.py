@@ -129,7 +129,7 @@ def register_backend_for_device(
         stack.enter_context(languages.registered(runtime))
         stack.enter_context((replaced if has_backend(place) else registered)(own))
         with user_errors():
-            stack.enter_context(Registration(lambda function: [entry], writer.bodies))
+            stack.enter_context(Registration.of(entry))
 
     return DeviceRegistration(enter)
 

@@ -27,6 +27,7 @@ import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
 from flambeau_capture import NumbersRefused, no_warnings, unpatched
+from flambeau_inductor.extensions.table import edition
 from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.build.toolchain import Toolchain
@@ -192,6 +193,7 @@ def _compile_graph(
     if toolchain is None and stages.inductor.cpu_backend == "cpp":
         stages = attrs.evolve(stages, inductor=stages.inductor.with_options({"cpp_kernels": False}))
     places = Places.of(gm)
+    registered = edition()
     key = _cache_key(gm, options, stages, toolchain, places)
     # Without caches kernels are kept in memory, for as long as this graph is being compiled.
     store = Store(None) if options["force_disable_caches"] else default_store(stages.runtime)
@@ -202,7 +204,8 @@ def _compile_graph(
             found = places.told_by(found)
             return _assemble(found, options, stages, gm, plain, recorder, store, cached=True)
     compiled = _compile_both(gm, plain, inputs, options, stages, recorder, store)
-    if key is not None and _self_contained(compiled.graph):
+    # What somebody registers or takes back meanwhile is in no key.
+    if key is not None and edition() == registered and _self_contained(compiled.graph):
         with _timed(recorder, "cache"):
             store.put(key, attrs.evolve(compiled.graph, lines=places.lines, modules=places.modules).to_bytes())
     return _assemble(compiled.graph, options, stages, gm, plain, recorder, store, constants=compiled.constants)

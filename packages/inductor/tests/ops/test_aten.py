@@ -1,6 +1,7 @@
 """One record per ATen op: held to torch's registry, to the other rows, and to the stages that read it."""
 
 import ast
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from flambeau_inductor import decompositions, effects
 from flambeau_inductor.ir.loops import SCAN_KINDS
 from flambeau_inductor.lowering import RULES_LOADED
 from flambeau_inductor.lowering.registry import lowered_ops, lowers, rule_for
+from flambeau_inductor.ops import aten as records
 from flambeau_inductor.ops.aten import (
     AtenOp,
     Trait,
@@ -223,3 +225,26 @@ def test_a_new_row_is_found_by_who_asked_before(monkeypatch):
     assert aten_op(aten.mm.default).treatment is Treatment.UNKNOWN
     declare("mm", treatment=Treatment.LIBRARY)
     assert aten_op(aten.mm.default).treatment is Treatment.LIBRARY
+
+
+def test_no_record_is_kept_of_what_was_before(monkeypatch):
+    """A thread that makes a record while another one registers a rule: who asks afterwards is told of the rule."""
+    op, make = aten.cosh.default, records._record
+    other = threading.Thread(target=records.own_rules, args=({op: abs},))
+
+    def record(op):
+        made = make(op)
+        other.start()
+        other.join(0.1)
+        return made
+
+    records.own_rules({})
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "_record", record)
+        aten_op(op)
+    other.join()
+    try:
+        assert aten_op(op).rule is abs
+    finally:
+        records.own_rules({})
+    assert aten_op(op).rule is not abs

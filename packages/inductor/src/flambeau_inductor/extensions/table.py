@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from ..errors import ExtensionError
 
@@ -26,30 +26,46 @@ class Entry:
     payload: Any
 
 
-_ENTRIES: list[Entry] = []
-_LISTENERS: list[Callable[[], None]] = []
-_LOCK = threading.Lock()
+@define(eq=False)
+class _Table:
+    """``entries`` is replaced as a whole, so that who goes through them sees one state. ``lock`` is held by who changes something, from what is checked to what listeners are told."""
+
+    entries: tuple[Entry, ...] = ()
+    edition: int = 0
+    listeners: tuple[Callable[[], None], ...] = ()
+    lock: threading.RLock = field(factory=threading.RLock)
+
+    def put(self, entries: tuple[Entry, ...]) -> None:
+        self.edition += 1
+        self.entries = entries
+        for listener in self.listeners:
+            listener()
+        self.edition += 1
+
+
+_TABLE = _Table()
 
 
 def entries(kind: str = "") -> tuple[Entry, ...]:
     """What is registered now, the earliest first; of one kind, or all."""
-    return tuple(entry for entry in _ENTRIES if not kind or entry.kind == kind)
+    return tuple(entry for entry in _TABLE.entries if not kind or entry.kind == kind)
+
+
+def edition() -> int:
+    """Another number after each change: where it is the same before and after a compilation, that saw one state."""
+    return _TABLE.edition
 
 
 def on_change(listener: Callable[[], None]) -> None:
     """Call ``listener`` whenever something was registered or taken back."""
-    _LISTENERS.append(listener)
-
-
-def _changed() -> None:
-    for listener in _LISTENERS:
-        listener()
+    with _TABLE.lock:
+        _TABLE.listeners += (listener,)
 
 
 class Registration:
     """What a registration gives: a decorator where the function was left out, and a context that takes it back.
 
-    ``enter(function)`` makes the entries. Graphs that were compiled before stay as they are, in memory until ``flambeau.compiler.reset()``.
+    ``enter(function)`` makes the entries, and nothing is registered or taken back meanwhile. Graphs that were compiled before stay as they are, in memory until ``flambeau.compiler.reset()``.
     """
 
     def __init__(self, enter: Callable[[Callable[..., Any]], list[Entry]], function: Callable[..., Any] | None) -> None:
@@ -58,31 +74,40 @@ class Registration:
         if function is not None:
             self(function)
 
+    @staticmethod
+    def of(*made: Entry) -> Registration:
+        """Of entries that wait for no function."""
+        registration = Registration(lambda function: [], None)
+        registration._put(lambda: list(made))
+        return registration
+
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Register ``function``, which is given back."""
-        if self._made:
-            raise ExtensionError("this registration has its function already")
         if not callable(function):
             raise ExtensionError(f"a function is registered, not {function!r}")
-        made = self._enter(function)
-        with _LOCK:
+        self._put(lambda: self._enter(function))
+        return function
+
+    def _put(self, make: Callable[[], list[Entry]]) -> None:
+        with _TABLE.lock:
+            if self._made:
+                raise ExtensionError("this registration has its function already")
+            made = make()
+            names = {(entry.kind, entry.name) for entry in _TABLE.entries}
             for entry in made:
-                if any((entry.kind, entry.name) == (other.kind, other.name) for other in _ENTRIES):
+                if (entry.kind, entry.name) in names:
                     raise ExtensionError(
                         f"there is a {entry.kind} {entry.name} already", hint="remove() it before, or give another name"
                     )
-            _ENTRIES.extend(made)
             self._made = made
-            _changed()
-        return function
+            _TABLE.put((*_TABLE.entries, *made))
 
     def remove(self) -> None:
         """Take it back; a second time does nothing."""
-        with _LOCK:
-            for entry in self._made:
-                _ENTRIES.remove(entry)
-            self._made = []
-            _changed()
+        with _TABLE.lock:
+            if self._made:
+                made, self._made = self._made, []
+                _TABLE.put(tuple(entry for entry in _TABLE.entries if entry not in made))
 
     def __enter__(self) -> Registration:
         return self

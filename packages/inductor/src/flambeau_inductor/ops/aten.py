@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -113,8 +114,12 @@ class AtenOp:
 _ROWS: dict[str, AtenOp] = {}
 #: The rows of overloads, by packet.
 _SPLIT: dict[str, list[AtenOp]] = {}
-#: What was asked for, by overload; a new row may change it.
+#: The rules that a program registered, which go before rows.
+_OWN: dict[OpOverload, Rule] = {}
+#: What was asked for, by overload; a new row or rule may change it.
 _FOUND: dict[OpOverload, AtenOp] = {}
+#: Held while a record is made, and while what it is made of changes: no record is kept of what was before.
+_LOCK = threading.Lock()
 
 #: Namespaces whose ops do what their schemas say: torch's, and ours.
 _COMPUTING_NAMESPACES = (
@@ -148,7 +153,8 @@ def declare(*names: str, **facts: Any) -> None:
         _ROWS[name] = row
         if not is_packet:
             _SPLIT.setdefault(row.base, []).append(row)
-    _FOUND.clear()
+    with _LOCK:
+        _FOUND.clear()
     moving_names.cache_clear()
 
 
@@ -158,22 +164,20 @@ def _check_together(packet: AtenOp, overload: AtenOp) -> None:
         raise ValueError(f"{packet.name} and {overload.name} contradict each other: {kinds}")
 
 
-#: The rules that a program registered, which go before rows.
-_OWN: dict[OpOverload, Rule] = {}
-
-
 def own_rules(rules: Mapping[OpOverload, Rule]) -> None:
     """Have these rules, and no others, go before rows."""
-    _OWN.clear()
-    _OWN.update(rules)
-    _FOUND.clear()
+    with _LOCK:
+        _OWN.clear()
+        _OWN.update(rules)
+        _FOUND.clear()
 
 
 def aten_op(op: OpOverload) -> AtenOp:
     """The record of an overload: of ATen with its row, of another namespace what its schema and tags say; with a program's own rule where it has one."""
     found = _FOUND.get(op)
     if found is None:
-        found = _FOUND[op] = _record(op)
+        with _LOCK:
+            found = _FOUND[op] = _record(op)
     return found
 
 
