@@ -17,7 +17,6 @@ _FAULTS = "packages/capture/tests/test_own_faults.py::"
 _KERNELS = "packages/runtime/tests/test_triton_kernels.py::"
 _WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
 
-_REGISTERED = "tests/surface/test_extensions.py::"
 _TRIAL, _VERIFY = ("packages/api/tests/debugging/" + name for name in ("test_trial.py::", "test_verify.py::"))
 _CLI = "packages/api/tests/cli/"
 _FOLDERS = "packages/api/tests/trace/test_folders.py::"
@@ -53,9 +52,7 @@ HANDLERS = {
     f"{_API}/trace/session.py:spared": "packages/api/tests/trace/test_trace.py::test_what_goes_wrong_in_a_trace_spares_the_program",
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:_run_first_pass": "tests/surface/test_options_of_passes.py::test_a_pass_that_fails_is_told",
-    f"{_INDUCTOR}/extensions/lowerings.py:_checked.rule": f"{_REGISTERED}test_what_fails_while_it_is_used_is_told",
-    f"{_INDUCTOR}/extensions/decompositions.py:_told.run": f"{_REGISTERED}test_what_fails_while_it_is_used_is_told",
-    f"{_INDUCTOR}/extensions/replacements.py:_told": f"{_REGISTERED}test_what_fails_while_it_is_used_is_told",
+    f"{_INDUCTOR}/extensions/calls.py:told": "tests/surface/test_extensions.py::test_what_fails_while_it_is_used_is_told",
     f"{_INDUCTOR}/passes/custom.py:run_custom": "tests/surface/test_options_of_passes.py::test_a_pass_that_fails_is_told",
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
     f"{_AUTOGRAD}/functional/predictions.py:corrected": _FAULT,

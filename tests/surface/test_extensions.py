@@ -233,6 +233,28 @@ def test_what_is_registered_is_in_the_key() -> None:
         assert [is_cached(register, uuid) for uuid in (None, None, "1", "1", "2")] == [False, False, False, True, False]
 
 
+def test_what_is_registered_while_a_graph_is_compiled_is_not_in_its_key() -> None:
+    """By another thread, say: the graph is not kept, as it may have seen either state."""
+    made: list[Any] = []
+
+    class Registers:
+        def __call__(self, graph: Any) -> None:
+            made.append(inductor.register_lowering(swapped, reversed_loops, uuid="meanwhile"))
+
+        def uuid(self) -> str:
+            return "registers"
+
+    def is_cached() -> bool:
+        options = {**LIBRARY, "post_grad_custom_pre_pass": Registers()}
+        explanation = flambeau.explain(lambda x: torch.sin(x) * 48, measure=False, options=options)(torch.ones(3))
+        for registration in made:
+            registration.remove()
+        return bool(explanation.programs[0].cached)
+
+    assert not is_cached() and made
+    assert not is_cached()
+
+
 @pytest.mark.compiles(graphs=0)
 @pytest.mark.parametrize(
     ("register", "words"),
@@ -279,6 +301,13 @@ def test_two_of_a_name_are_refused() -> None:
     [
         (lambda: inductor.register_lowering(aten.sin, lambda loops, x: 3), "gives int"),
         (lambda: inductor.register_lowering(aten.sin, lambda loops, x: 1 / 0), "failed: ZeroDivisionError"),
+        (
+            lambda: inductor.register_lowering(
+                aten.sin,
+                lambda loops, x: loops.tensor([x.sizes[0] + 1], x.at, dtype=x.dtype, device=x.device),
+            ),
+            r"gives sizes \[4\]; its fake has \[3\]",
+        ),
         (lambda: inductor.register_lowering(aten.sin, lambda loops, x: loops.reduce(x, 0, "sum")), "of 0 dimensions"),
         (
             lambda: inductor.register_lowering(aten.sin, lambda loops, x: loops.reduce(x, 0, "none")),
@@ -305,3 +334,11 @@ def test_two_of_a_name_are_refused() -> None:
 def test_what_fails_while_it_is_used_is_told(register: Callable[[], Any], words: str) -> None:
     with register(), pytest.raises(InvalidOption, match=words):
         flambeau.compile(lambda x: torch.sin(x) + 1)(torch.ones(3))
+
+
+def test_a_lowering_of_other_sizes_is_told_where_sizes_are_open() -> None:
+    def longer(loops: Any, x: Any) -> Any:
+        return loops.tensor([x.sizes[0] + 1], x.at, dtype=x.dtype, device=x.device)
+
+    with inductor.register_lowering(aten.sin, longer), pytest.raises(InvalidOption, match=r"gives sizes \[4\]"):
+        flambeau.compile(lambda x: torch.sin(x) + 1, dynamic=True)(torch.ones(3))

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import ExtensionError
+from .calls import facts, told
 from .operators import overloads
 from .table import Entry, Registration, checked_uuid, entries
 
@@ -33,26 +34,26 @@ def register_decomposition(
         taken = {entry.payload[0] for entry in entries("lowering")}
         if both := taken.intersection(targets):
             raise ExtensionError(f"{min(map(str, both))} has a lowering of yours, which wants to meet it whole")
-        return [Entry(KIND, str(op), uuid, (op, _told(op, function))) for op in targets]
+        return [Entry(KIND, str(op), uuid, (op, _held(op, function))) for op in targets]
 
     return Registration(enter, formula)
 
 
 def own_decompositions() -> dict[OpOverload, Callable[..., Any] | None]:
     """What was registered."""
-    whole: dict[OpOverload, Callable[..., Any] | None] = {entry.payload[0]: None for entry in entries("lowering")}
-    return whole | {entry.payload[0]: entry.payload[1] for entry in entries(KIND)}
+    return {
+        entry.payload[0]: entry.payload[1] if entry.kind == KIND else None
+        for entry in entries()
+        if entry.kind in (KIND, "lowering")
+    }
 
 
-def _told(op: OpOverload, formula: Callable[..., Any]) -> Callable[..., Any]:
+def _held(op: OpOverload, formula: Callable[..., Any]) -> Callable[..., Any]:
     """``formula``, whose failures name it, held to the operator's own results as far as their facts go."""
 
     @functools.wraps(formula)
     def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            made = formula(*args, **kwargs)
-        except Exception as error:
-            raise ExtensionError(f"the decomposition of {op} failed: {type(error).__name__}: {error}") from error
+        made = told(f"the decomposition of {op}", functools.partial(formula, *args, **kwargs))
         wanted = _results(op, args, kwargs)
         if wanted is not None and (given := _facts(made)) != _facts(wanted):
             raise ExtensionError(f"the decomposition of {op} gives {given}; the operator gives {_facts(wanted)}")
@@ -74,7 +75,4 @@ def _results(op: OpOverload, args: Any, kwargs: Any) -> Any:
 
 def _facts(results: Any) -> str:
     parts = results if isinstance(results, tuple | list) else [results]
-    return ", ".join(
-        f"{part.dtype} {list(map(str, part.shape))} on {part.device}" if isinstance(part, torch.Tensor) else repr(part)
-        for part in parts
-    )
+    return ", ".join(map(facts, parts))

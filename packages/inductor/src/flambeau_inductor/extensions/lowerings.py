@@ -8,13 +8,14 @@ before somebody needs memory, so that loops fuse with what comes before and afte
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
 from .. import expr as ex
-from ..errors import ExtensionError, FlambeauInductorError
+from ..errors import ExtensionError
 from ..ir import scalar as sc
 from ..ir.loops import REDUCTION_KINDS
 from ..ir.scalar import Scalar
@@ -22,8 +23,9 @@ from ..lowering.builder import Builder
 from ..lowering.pointwise import elementwise
 from ..lowering.reductions import dims_of
 from ..lowering.registry import Decline, rule_for
-from ..lowering.values import Index, TensorValue
+from ..lowering.values import Index, TensorValue, traced_sizes
 from ..ops.aten import Rule, own_rules
+from .calls import told
 from .operators import overloads
 from .table import Entry, Registration, checked_uuid, entries, on_change
 
@@ -115,12 +117,7 @@ def _checked(op: OpOverload, function: Callable[..., Any]) -> Rule:
     """A rule of the program's, held to what the operator's fake says."""
 
     def rule(g: Builder, *args: Any, **kwargs: Any) -> Any:
-        try:
-            made = function(Loops(g), *args, **kwargs)
-        except (Decline, FlambeauInductorError):
-            raise
-        except Exception as error:
-            raise ExtensionError(f"the lowering of {op} failed: {type(error).__name__}: {error}") from error
+        made = told(f"the lowering of {op}", partial(function, Loops(g), *args, **kwargs), Decline)
         val = g.node.meta["val"] if g.node is not None and g.node.target is op else None
         expected = val if isinstance(val, tuple | list) else [val]
         parts = made if isinstance(made, tuple | list) else [made]
@@ -142,7 +139,6 @@ def _check(op: OpOverload, part: Any, fake: Any) -> None:
         raise ExtensionError(
             f"the lowering of {op} gives {part.dtype} of {part.rank} dimensions on {part.device}; its fake has {fake.dtype} of {fake.dim()} on {fake.device}"
         )
-    if all(isinstance(size, int) for size in fake.shape) and [ex.hint(size) for size in part.sizes] != list(fake.shape):
-        raise ExtensionError(
-            f"the lowering of {op} gives sizes {[ex.hint(size) for size in part.sizes]}; its fake has {list(fake.shape)}"
-        )
+    sizes, wanted = list(map(ex.hint, part.sizes)), traced_sizes(fake)
+    if wanted is not None and sizes != wanted:
+        raise ExtensionError(f"the lowering of {op} gives sizes {sizes}; its fake has {wanted}")

@@ -7,6 +7,7 @@ graph, before ours. What stands in the midst of a match and is read from outside
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import getitem
 from typing import Any
 
@@ -16,13 +17,14 @@ from torch import fx
 from torch._ops import OpOverload
 
 from ..context import CompileContext
-from ..errors import ExtensionError, FlambeauInductorError
+from ..errors import ExtensionError
 from ..log import RULE_APPLIED, logger
 from ..ops.aten import aten_op
 from ..rewrite.engine import Editor, Match, Rule, RuleSet
-from ..rewrite.fakes import PROVENANCE, fake_mode_of, same_layout, same_size
+from ..rewrite.fakes import PROVENANCE, fake_mode_of, insert_run, laid_out, quietly, same_size
 from ..rewrite.patterns import Call
 from ..rewrite.subgraph import Found, find, results_of
+from .calls import facts, told
 from .table import Entry, Registration, checked_uuid, entries
 
 KIND = "replacement"
@@ -49,8 +51,7 @@ class Replacement:
 def register_replacement(replacement: Replacement, *, uuid: str | None = None) -> Registration:
     """Have ``replacement`` applied. ExtensionError for a search function that computes nothing, draws random numbers, or returns an operand."""
     check_pattern(replacement.name, replacement.pattern)
-    entry = Entry(KIND, replacement.name, checked_uuid(uuid), replacement)
-    return Registration(lambda function: [entry], replacement.search)
+    return Registration.of(Entry(KIND, replacement.name, checked_uuid(uuid), replacement))
 
 
 def register_graph_pattern(
@@ -72,10 +73,10 @@ def register_graph_pattern(
         own = name or getattr(function, "__qualname__", type(function).__qualname__)
 
         def check(match: Match, context: CompileContext) -> bool:
-            return extra_check is None or bool(_told(own, extra_check, match))
+            return extra_check is None or bool(told(own, partial(extra_check, match)))
 
         def replace(match: Match, editor: Editor) -> fx.Node | None:
-            made = _told(own, function, match, editor)
+            made = told(own, partial(function, match, editor))
             return None if made is None else _fitting(own, made, match, editor)
 
         rule = Rule(own, "the program's own", pattern, replace, check)
@@ -90,11 +91,8 @@ def _fitting(name: str, made: Any, match: Match, editor: Editor) -> fx.Node:
     if not isinstance(old, torch.Tensor):
         raise ExtensionError(f"{name}: {match.root.target} gives several results; patterns replace one tensor")
     if not _are_alike(old, new):
-        raise ExtensionError(f"{name} gives {_facts(new)}, what it replaces is {_facts(old)}")
-    if same_layout(old, new):
-        return made
-    room = editor.call(torch.ops.aten.new_empty_strided.default, made, list(old.shape), list(old.stride()))
-    return editor.call(torch.ops.aten.copy.default, room, made)
+        raise ExtensionError(f"{name} gives {facts(new)}, what it replaces is {facts(old)}")
+    return laid_out(editor.call, made, old)
 
 
 def apply_registered(gm: fx.GraphModule, context: CompileContext) -> bool:
@@ -120,15 +118,6 @@ def check_pattern(name: str, pattern: fx.Graph) -> None:
             raise ExtensionError(f"replacement {name}: the search function does not use its operand {node.name}")
 
 
-def _told(name: str, function: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return function(*args)
-    except FlambeauInductorError:
-        raise
-    except Exception as error:
-        raise ExtensionError(f"{name} failed: {type(error).__name__}: {error}") from error
-
-
 def _apply(replacement: Replacement, gm: fx.GraphModule) -> bool:
     last, changed = results_of(replacement.pattern)[-1], False
     # Found from the end, so that the largest of several that overlap is seen first.
@@ -143,17 +132,17 @@ def _apply(replacement: Replacement, gm: fx.GraphModule) -> bool:
 def _replaced(replacement: Replacement, gm: fx.GraphModule, root: fx.Node, found: Found) -> bool:
     nodes = [found.nodes[node] for node in replacement.pattern.find_nodes(op="placeholder")]
     fakes = [_like(node.meta["val"], gm.graph) for node in nodes]
-    exact = _told(replacement.name, replacement.trace, replacement.search, fakes).graph
+    exact = told(replacement.name, partial(replacement.trace, replacement.search, fakes)).graph
     if results_of(exact)[-1].target != root.target:
         return False
     same = next((one for one in find(exact, root, operands=nodes) if _is_closed(one, exact)), None)
     if same is None:
         return False
     given = dict(zip(replacement.parameters, fakes, strict=True))
-    if replacement.check is not None and not _told(replacement.name, replacement.check, given):
+    if replacement.check is not None and not told(replacement.name, partial(replacement.check, given)):
         return False
     fakes = [_like(node.meta["val"], gm.graph) for node in nodes]
-    made = _told(replacement.name, replacement.trace, replacement.replace, fakes)
+    made = told(replacement.name, partial(replacement.trace, replacement.replace, fakes))
     results = [same.nodes[node] for node in results_of(exact)]
     first = _first_reader(gm.graph, results, nodes, same)
     if first is None:
@@ -168,7 +157,7 @@ def _like(val: torch.Tensor, graph: fx.Graph) -> torch.Tensor:
     """A fake of the graph's mode with the layout of ``val``, that no trace has seen."""
     mode = fake_mode_of(graph)
     assert mode is not None
-    with mode, torch.no_grad():
+    with quietly(mode):
         return torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=val.device)
 
 
@@ -189,16 +178,12 @@ def _check_results(name: str, results: Sequence[fx.Node], made: Sequence[fx.Node
     for place, (before, after) in enumerate(zip(results, made, strict=True)):
         old, new = before.meta["val"], after.meta["val"] if isinstance(after, fx.Node) else after
         if not _are_alike(old, new):
-            raise ExtensionError(f"replacement {name}: result {place} is {_facts(new)}, what it replaces {_facts(old)}")
+            raise ExtensionError(f"replacement {name}: result {place} is {facts(new)}, what it replaces {facts(old)}")
 
 
 def _are_alike(old: torch.Tensor, new: Any) -> bool:
     alike = isinstance(new, torch.Tensor) and new.dtype is old.dtype and new.device == old.device
     return alike and new.dim() == old.dim() and all(map(same_size, new.shape, old.shape))
-
-
-def _facts(val: Any) -> str:
-    return f"{val.dtype} {list(val.shape)} on {val.device}" if isinstance(val, torch.Tensor) else repr(val)
 
 
 def _first_reader(
@@ -224,6 +209,12 @@ def _put(
     old = set(found.calls())
     copies: dict[fx.Node, Any] = dict(zip(made.graph.find_nodes(op="placeholder"), operands, strict=True))
     notes = {key: value for key, value in results[-1].meta.items() if key in PROVENANCE}
+
+    def call(target: Any, *args: Any) -> fx.Node:
+        node = insert_run(graph, first, target, *args)
+        node.meta |= notes
+        return node
+
     with graph.inserting_before(first):
         for node in made.graph.nodes:
             if node.op == "get_attr":
@@ -232,31 +223,8 @@ def _put(
                 copies[node] = graph.node_copy(node, copies.__getitem__)
                 copies[node].meta = {**{k: v for k, v in node.meta.items() if k not in PROVENANCE}, **notes}
     for before, after in zip(results, results_of(made.graph), strict=True):
-        new, val = copies[after], before.meta["val"]
-        if not same_layout(new.meta["val"], val):
-            new = _laid_out(graph, first, new, val, notes)
+        new = laid_out(call, copies[after], before.meta["val"])
         before.replace_all_uses_with(new, delete_user_cb=lambda user: user not in old)
     for node in reversed(list(graph.nodes)):
         if node in old and not node.users:
             graph.erase_node(node)
-
-
-def _laid_out(graph: fx.Graph, before: fx.Node, node: fx.Node, val: torch.Tensor, notes: dict[str, Any]) -> fx.Node:
-    """A copy in the strides that the rest of the graph was traced with."""
-    aten = torch.ops.aten
-    mode = fake_mode_of(graph)
-    assert mode is not None
-    with graph.inserting_before(before):
-        copy = graph.call_function(aten.new_empty_strided.default, (node, list(val.shape), list(val.stride())))
-        with mode, torch.no_grad():
-            copy.meta = {
-                **notes,
-                "val": torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=val.device),
-            }
-        filled = graph.call_function(aten.copy.default, (copy, node))
-        with mode, torch.no_grad():
-            filled.meta = {
-                **notes,
-                "val": torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=val.device),
-            }
-    return filled

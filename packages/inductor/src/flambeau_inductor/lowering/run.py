@@ -48,7 +48,7 @@ from .provenance import Provenance
 from .registry import LEFT, Decline, rule_for
 from .results import Results
 from .small_products import small_product
-from .values import TensorValue, broadcast_index, canonical_index
+from .values import TensorValue, broadcast_index, canonical_index, traced_sizes
 from .writes import call_writing
 
 aten = torch.ops.aten
@@ -529,10 +529,8 @@ def _has_sizes(result: Any, val: Any) -> bool:
         return not isinstance(val, tuple | list) or all(map(_has_sizes, result, val))
     if not isinstance(result, TensorValue) or not isinstance(val, torch.Tensor):
         return True
-    if not all(isinstance(size, int) or size.node.has_hint() for size in val.shape):
-        return True
-    traced = [size if isinstance(size, int) else size.node.hint for size in val.shape]
-    return [n for n in map(ex.hint, result.sizes) if n != 1] == [n for n in traced if n != 1]
+    traced = traced_sizes(val)
+    return traced is None or [n for n in map(ex.hint, result.sizes) if n != 1] == [n for n in traced if n != 1]
 
 
 def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:

@@ -214,3 +214,10 @@ def promote(*operands: Any) -> torch.dtype:
         if result is None or _category(joined) > _category(result):
             result = joined
     return torch.float32 if result is None else result
+
+
+def traced_sizes(val: torch.Tensor) -> list[int] | None:
+    """The sizes that tracing saw; None where one of them has no hint."""
+    if not all(isinstance(size, int) or size.node.has_hint() for size in val.shape):
+        return None
+    return [size if isinstance(size, int) else size.node.hint for size in val.shape]

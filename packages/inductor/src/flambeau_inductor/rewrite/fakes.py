@@ -5,13 +5,15 @@ In: nodes with ``meta["val"]``. Out: fake results of calls that are not in the g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+aten = torch.ops.aten
 
 #: What a node's ``meta`` says of where it comes from; nodes that take the place of others take it over.
 PROVENANCE = ("stack", "stack_trace", "module", "calls")
@@ -50,6 +52,24 @@ def insert_call(
     node.meta = {key: value for key, value in before.meta.items() if key in PROVENANCE}
     node.meta["val"] = val
     return node
+
+
+def insert_run(graph: fx.Graph, before: fx.Node, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    """The same with the fake result of running it."""
+    mode = fake_mode_of(graph)
+    assert mode is not None
+    with quietly(mode):
+        given, named = fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
+        val = target(*given, **named)
+    return insert_call(graph, before, target, args, val, **kwargs)
+
+
+def laid_out(call: Callable[..., fx.Node], node: fx.Node, val: torch.Tensor) -> fx.Node:
+    """``node`` in the strides of ``val``, with which the rest of the graph was traced: itself, or a copy of nodes that ``call`` makes."""
+    if same_layout(node.meta["val"], val):
+        return node
+    room = call(aten.new_empty_strided.default, node, list(val.shape), list(val.stride()))
+    return call(aten.copy.default, room, node)
 
 
 def same_size(x: Any, y: Any) -> bool:

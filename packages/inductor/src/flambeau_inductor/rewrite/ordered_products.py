@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from flambeau_runtime.ordered import ordered_products
 
 from ..context import CompileContext
-from .fakes import fake_mode_of, insert_call, quietly, same_layout, same_size
+from .fakes import fake_mode_of, insert_call, insert_run, laid_out, quietly, same_size
 
 aten = torch.ops.aten
 
@@ -53,10 +53,7 @@ class _Writer:
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """A new call with the fake result of running it."""
-        with quietly(self.mode):
-            vals = fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
-            val = target(*vals[0], **vals[1])
-        return insert_call(self.graph, self.node, target, args, val, **kwargs)
+        return insert_run(self.graph, self.node, target, *args, **kwargs)
 
     def product(self, x: Any, y: Any, bias: Any = None, beta: float = 1, alpha: float = 1) -> fx.Node:
         """A product of matrices, or of several."""
@@ -90,12 +87,7 @@ class _Writer:
         """``result`` in the type and layout of what it stands for."""
         if result.meta["val"].dtype is not val.dtype:
             result = self.call(aten._to_copy.default, result, dtype=val.dtype)
-        elif not same_layout(result.meta["val"], val):
-            result = self.call(aten.clone.default, result)
-        else:
-            return result
-        result.meta["val"] = val
-        return result
+        return laid_out(self.call, result, val)
 
     def wide(self, operand: fx.Node) -> fx.Node:
         """An operand in float32, or in float64 if it is that."""
