@@ -22,7 +22,7 @@ nox -s faults -- --jobs 2 --write
 ```
 
 {measured}: {named} of their stages are named, and {shrunk} of their programs, of {least} to {largest} operations, come down to {most} operations or fewer, in a script that fails with the fault
-and not without it. Both tools together took {seconds:.0f} s a fault in the median.
+and not without it. Both tools together took {seconds:.0f} s a fault in the median; what is not shrunk was not done when both had taken {limit:.0f} s.
 Operations are those of the graph that fails; where the script itself was shrunk, because no graph fails by itself, those of all its graphs. Seconds depend on what else the machine had to do.
 
 | fault | stage | what `bisect` says | operations | seconds |
@@ -30,7 +30,7 @@ Operations are those of the graph that fails; where the script itself was shrunk
 """
 
 
-def document(outcomes: Sequence[Outcome], most: int, total: int) -> str:
+def document(outcomes: Sequence[Outcome], most: int, total: int, limit: float) -> str:
     """The page."""
     named, shrunk = sum(o.named for o in outcomes), sum(o.shrunk for o in outcomes)
     times = [o.bisect_seconds + o.minify_seconds for o in outcomes]
@@ -45,6 +45,7 @@ def document(outcomes: Sequence[Outcome], most: int, total: int) -> str:
         most=most,
         least=min(sizes),
         largest=max(sizes),
+        limit=limit,
         seconds=statistics.median(times),
     )
     return head + "".join(map(_row, outcomes))

@@ -31,6 +31,8 @@ PROGRAMS = Path(__file__).with_name("programs")
 DOCUMENT = ROOT / "docs" / "seeded-faults.md"
 #: Operations that a minified program may have, and the share of the faults whose programs have to come to that.
 MOST_OPERATIONS, NEEDED = 5, 0.9
+#: That both tools may take on one fault.
+LIMIT_SECONDS = 600.0
 _BECAME = re.compile(r"(\d+) operations became (\d+) after (\d+) trials")
 
 
@@ -59,7 +61,7 @@ class Outcome:
         return self.fails and 0 <= self.operations <= MOST_OPERATIONS
 
 
-def tried(fault: Fault, store: Path, seconds: float = 600.0) -> Outcome:
+def tried(fault: Fault, store: Path, seconds: float = LIMIT_SECONDS) -> Outcome:
     """Both tools on one fault, and whether what is left fails with it and not without."""
     with _faulty(fault, store) as (folder, environment):
         script = PROGRAMS / f"{fault.program}.py"
@@ -179,7 +181,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.write:
         from .document import document
 
-        DOCUMENT.write_text(document(outcomes, MOST_OPERATIONS, len(FAULTS)))
+        DOCUMENT.write_text(document(outcomes, MOST_OPERATIONS, len(FAULTS), LIMIT_SECONDS))
     return int(named < len(outcomes) or shrunk < NEEDED * len(outcomes))
 
 
