@@ -35,6 +35,13 @@ inline int checked(int status) {
   return status;
 }
 
+// The characters of a str.
+inline std::string text_of(PyObject* object) {
+  const char* text = PyUnicode_AsUTF8(object);
+  if (text == nullptr) throw PythonError();
+  return text;
+}
+
 // Take the exception of this thread away, whole: a class alone becomes an instance, with its traceback. None is set: an empty reference.
 inline Ref take_error() {
 #if PY_VERSION_HEX >= 0x030C0000

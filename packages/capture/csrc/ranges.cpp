@@ -6,7 +6,7 @@ namespace flambeau {
 namespace {
 
 // A text of Python's, without what would end it in a trace; empty where it has no UTF-8.
-std::string text_of(PyObject* value) {
+std::string readable_text_of(PyObject* value) {
   const char* text = value != nullptr && PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : nullptr;
   if (text == nullptr) {
     PyErr_Clear();
@@ -30,11 +30,11 @@ OpenRange::OpenRange(const Region* region, const CodeEntries& record, const Entr
   if (!guard_.isActive()) return;
   const auto* code = reinterpret_cast<const PyCodeObject*>(record.code.get());
   std::string name = "Torch-Compiled Region: " + entry.number;
-  const std::string label = text_of(region->label);
+  const std::string label = readable_text_of(region->label);
   if (!label.empty()) name += " " + label;
   const std::unordered_map<std::string, c10::IValue> facts{
-      {"function", text_of(code->co_qualname)},
-      {"file", text_of(code->co_filename) + ":" + std::to_string(code->co_firstlineno)},
+      {"function", readable_text_of(code->co_qualname)},
+      {"file", readable_text_of(code->co_filename) + ":" + std::to_string(code->co_firstlineno)},
   };
   guard_.before(std::string_view(name), &facts);
 }

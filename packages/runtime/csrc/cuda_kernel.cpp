@@ -37,12 +37,6 @@ uint64_t narrow(const Value& value) {
   return static_cast<uint64_t>(number);
 }
 
-std::string text_of(PyObject* object) {
-  const char* text = PyUnicode_AsUTF8(object);
-  if (text == nullptr) throw PythonError();
-  return text;
-}
-
 int64_t integer_of(PyObject* object) {
   const int64_t value = PyLong_AsLongLong(object);
   if (value == -1 && PyErr_Occurred()) throw PythonError();

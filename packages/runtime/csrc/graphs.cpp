@@ -3,7 +3,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/SmallVector.h>
 #include <structmember.h>
@@ -18,15 +17,17 @@
 #include "copy_kernel.hpp"
 #include "cuda.hpp"
 #include "devices.hpp"
+#include "exceptions.hpp"
 #include "recording.hpp"
 #include "scalar.hpp"
+#include "special_keys.hpp"
 
 namespace flambeau {
 namespace {
 
 using c10::DispatchKey;
 
-struct State {
+struct TableState {
   Py_ssize_t count = 0;
   Ref miss, blocked, stream, follow;
   std::vector<std::shared_ptr<Entry>> entries;  // shared: one may be removed while it is played
@@ -36,34 +37,10 @@ struct State {
 struct Table {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  State* state;
+  TableState* state;
 };
 
-// Run `body`; what it throws becomes a Python exception.
-template <typename Body>
-PyObject* guarded(Body&& body) {
-  HANDLE_TH_ERRORS
-  try {
-    return body();
-  } catch (const PythonError&) {
-    return nullptr;
-  } catch (const ProgramError& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
-  }
-  END_HANDLE_TH_ERRORS
-}
-
 // ---- does it fit? ----------------------------------------------------------------------------------------------------
-
-const c10::DispatchKeySet& special_keys() {
-  static const c10::DispatchKeySet keys({
-      DispatchKey::Python, DispatchKey::Functionalize, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
-      DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor, DispatchKey::Batched, DispatchKey::Sparse,
-      DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU,
-  });
-  return keys;
-}
 
 // The same type and value; zeros of different sign are different numbers, NaNs are one.
 bool same_number(PyObject* given, PyObject* recorded) {
@@ -191,7 +168,7 @@ Ref result_of(const Result& result, const c10::SmallVectorImpl<c10::Storage>& st
   }
 }
 
-void* current_stream(const State& state, const Entry& entry) {
+void* current_stream(const TableState& state, const Entry& entry) {
   if (state.stream.get() == Py_None) {
     const c10::Device device = entry.facts.empty() ? c10::Device(c10::kCUDA, 0) : entry.facts[0].device;
     const auto* guard = c10::impl::getDeviceGuardImpl(c10::kCUDA);
@@ -216,21 +193,21 @@ void write_back(const Entry& entry, PyObject* const* inputs, Copies& copies) {
   }
 }
 
-void follow(const State& state, void* stream) {
+void follow(const TableState& state, void* stream) {
   Ref last = checked(PyLong_FromVoidPtr(stream));
   checked(PyObject_CallOneArg(state.follow.get(), last.get()));
 }
 
 // Let `stream` wait for the lane's last replay, and for readers of this entry's last results: they may have been queued
 // where those were made after the lane's next replay, which then did not wait for them.
-void queue_after(const State& state, Entry& entry, void* stream) {
+void queue_after(const TableState& state, Entry& entry, void* stream) {
   Lane& lane = *entry.lane;
   if (lane.stream != stream) follow(state, lane.stream);
   if (entry.stream != stream && entry.stream != lane.stream) follow(state, entry.stream);
   lane.stream = entry.stream = stream;
 }
 
-PyObject* play(State& state, Entry& entry, PyObject* const* inputs) {
+PyObject* play(TableState& state, Entry& entry, PyObject* const* inputs) {
   struct Running {
     Running(bool& program, bool& lane) : program(program), lane(lane) { program = lane = true; }
     ~Running() { program = lane = false; }
@@ -262,12 +239,12 @@ PyObject* play(State& state, Entry& entry, PyObject* const* inputs) {
 }
 
 // A device that is not the current one is left to Python: launching there takes switching to it.
-bool on_current_device(const State& state, const Entry& entry) {
+bool on_current_device(const TableState& state, const Entry& entry) {
   if (state.stream.get() != Py_None || entry.facts.empty()) return true;
   return c10::impl::getDeviceGuardImpl(c10::kCUDA)->getDevice() == entry.facts[0].device;
 }
 
-std::shared_ptr<Entry> ready(State& state, PyObject* const* inputs, Py_ssize_t count) {
+std::shared_ptr<Entry> ready(TableState& state, PyObject* const* inputs, Py_ssize_t count) {
   if (state.running || count != state.count || state.entries.empty()) return nullptr;
   Ref blocked = checked(PyObject_CallNoArgs(state.blocked.get()));
   if (truth(blocked.get())) return nullptr;
@@ -279,14 +256,14 @@ std::shared_ptr<Entry> ready(State& state, PyObject* const* inputs, Py_ssize_t c
 }
 
 PyObject* table_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) {
-  State& state = *reinterpret_cast<Table*>(self)->state;
+  TableState& state = *reinterpret_cast<Table*>(self)->state;
   const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
   if (names != nullptr && PyTuple_GET_SIZE(names) != 0) {
     PyErr_SetString(PyExc_TypeError, "a compiled program takes positional arguments only");
     return nullptr;
   }
   Ref alive = Ref::share(self);
-  return guarded([&]() -> PyObject* {
+  return translated([&]() -> PyObject* {
     const std::shared_ptr<Entry> entry = ready(state, args, count);
     if (entry != nullptr) return play(state, *entry, args);
     return PyObject_Vectorcall(state.miss.get(), args, static_cast<size_t>(count), nullptr);
@@ -300,8 +277,8 @@ PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject*) {
   Py_ssize_t count = 0;
   PyObject *miss, *blocked, *stream, *follow;
   if (!PyArg_ParseTuple(args, "nOOOO", &count, &miss, &blocked, &stream, &follow)) return nullptr;
-  return guarded([&]() -> PyObject* {
-    auto state = std::make_unique<State>();
+  return translated([&]() -> PyObject* {
+    auto state = std::make_unique<TableState>();
     state->count = count;
     state->miss = Ref::share(miss);
     state->blocked = Ref::share(blocked);
@@ -316,8 +293,8 @@ PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject*) {
 }
 
 PyObject* table_add(PyObject* self, PyObject* recording) {
-  State& state = *reinterpret_cast<Table*>(self)->state;
-  return guarded([&]() -> PyObject* {
+  TableState& state = *reinterpret_cast<Table*>(self)->state;
+  return translated([&]() -> PyObject* {
     std::shared_ptr<Entry> entry = read_recording(recording);
     entry->stream = current_stream(state, *entry);
     for (Own& own : entry->own) own.resting = own.counts();
@@ -327,7 +304,7 @@ PyObject* table_add(PyObject* self, PyObject* recording) {
 }
 
 PyObject* table_remove(PyObject* self, PyObject* recording) {
-  State& state = *reinterpret_cast<Table*>(self)->state;
+  TableState& state = *reinterpret_cast<Table*>(self)->state;
   for (size_t i = 0; i < state.entries.size(); ++i) {
     if (state.entries[i]->recording.get() != recording) continue;
     // Taken out first: what dies with it may run Python code.
@@ -339,10 +316,10 @@ PyObject* table_remove(PyObject* self, PyObject* recording) {
 }
 
 PyObject* table_play(PyObject* self, PyObject* args) {
-  State& state = *reinterpret_cast<Table*>(self)->state;
+  TableState& state = *reinterpret_cast<Table*>(self)->state;
   PyObject *recording, *inputs;
   if (!PyArg_ParseTuple(args, "OO!", &recording, &PyTuple_Type, &inputs)) return nullptr;
-  return guarded([&]() -> PyObject* {
+  return translated([&]() -> PyObject* {
     for (size_t i = 0; i < state.entries.size(); ++i) {
       const std::shared_ptr<Entry> entry = state.entries[i];
       if (entry->recording.get() != recording) continue;
@@ -354,8 +331,8 @@ PyObject* table_play(PyObject* self, PyObject* args) {
 }
 
 PyObject* table_held(PyObject* self, PyObject* recording) {
-  const State& state = *reinterpret_cast<Table*>(self)->state;
-  return guarded([&]() -> PyObject* {
+  const TableState& state = *reinterpret_cast<Table*>(self)->state;
+  return translated([&]() -> PyObject* {
     Ref numbers = checked(PyList_New(0));
     for (const std::shared_ptr<Entry>& entry : state.entries) {
       if (entry->recording.get() != recording) continue;
@@ -373,7 +350,7 @@ PyObject* table_running(PyObject* self, void*) {
 
 int table_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  const State* state = reinterpret_cast<Table*>(self)->state;
+  const TableState* state = reinterpret_cast<Table*>(self)->state;
   if (state == nullptr) return 0;
   for (const Ref* ref : {&state->miss, &state->blocked, &state->stream, &state->follow}) Py_VISIT(ref->get());
   for (const std::shared_ptr<Entry>& entry : state->entries) {
@@ -385,7 +362,7 @@ int table_traverse(PyObject* self, visitproc visit, void* arg) {
 
 // Breaks cycles through `miss`. The object is unreachable then: nobody calls it any more.
 int table_clear(PyObject* self) {
-  State* state = reinterpret_cast<Table*>(self)->state;
+  TableState* state = reinterpret_cast<Table*>(self)->state;
   if (state == nullptr) return 0;
   const std::vector<std::shared_ptr<Entry>> gone = std::exchange(state->entries, {});
   for (Ref* ref : {&state->miss, &state->blocked, &state->stream, &state->follow}) *ref = Ref::share(Py_None);

@@ -1,19 +1,11 @@
 #include "inputs.hpp"
 
+#include "special_keys.hpp"
+
 namespace flambeau {
 namespace {
 
 using c10::DispatchKey;
-
-// Keys of tensors that are not plain strided memory: lazily conjugated, wrapped, traced, sparse.
-const c10::DispatchKeySet& special_keys() {
-  static const c10::DispatchKeySet keys({
-      DispatchKey::Python, DispatchKey::Functionalize, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
-      DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor, DispatchKey::Batched, DispatchKey::Sparse,
-      DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU,
-  });
-  return keys;
-}
 
 int64_t wanted(const InputDim& dim, const Frame& frame) {
   return dim.kind == InputDim::Kind::Register ? frame.scalar(static_cast<int32_t>(dim.value)).as_int() : dim.value;

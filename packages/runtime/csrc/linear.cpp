@@ -47,11 +47,11 @@ at::Tensor new_result(int64_t rows, int64_t columns) {
 }
 
 // Messages are joined as in philox.cpp.
-void check(bool holds, const char* what) { TORCH_CHECK(holds, std::string("flambeau::linear: ") + what); }
+void check_linear(bool holds, const char* what) { TORCH_CHECK(holds, std::string("flambeau::linear: ") + what); }
 
 void check_shapes(const at::Tensor& x, int64_t columns, int64_t terms, const Bias& bias) {
-  check(x.dim() == 2 && x.size(1) == terms, "the rows do not have as many terms as the weight");
-  check(!bias || (bias->dim() == 1 && bias->size(0) == columns), "the bias does not have an element for each column");
+  check_linear(x.dim() == 2 && x.size(1) == terms, "the rows do not have as many terms as the weight");
+  check_linear(!bias || (bias->dim() == 1 && bias->size(0) == columns), "the bias does not have an element for each column");
 }
 
 // The terms of each row side by side.
@@ -96,7 +96,7 @@ bool is_better(int64_t rows, int64_t most) {
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const Bias& bias, int64_t most) {
-  check(weight.dim() == 2, "the weight is not a matrix");
+  check_linear(weight.dim() == 2, "the weight is not a matrix");
   const int64_t columns = weight.size(0), terms = weight.size(1);
   check_shapes(x, columns, terms, bias);
   if (!is_supported(x, weight, bias) || !is_better(x.size(0), most)) return by_library(x, weight, bias);
@@ -116,7 +116,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const Bias& bia
 }
 
 at::Tensor pack_linear_weight(const at::Tensor& weight) {
-  check(weight.dim() == 2 && is_plain(weight), "the weight is not a matrix of float32 in memory");
+  check_linear(weight.dim() == 2 && is_plain(weight), "the weight is not a matrix of float32 in memory");
   const int64_t columns = weight.size(0), terms = weight.size(1), panels = (columns + gemm::kLanes - 1) / gemm::kLanes;
   static const bool supported = gemm::is_supported();
   if (!supported || weight.numel() == 0) {
@@ -132,7 +132,7 @@ at::Tensor pack_linear_weight(const at::Tensor& weight) {
 
 at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, int64_t columns, const Bias& bias) {
   const bool fits = packed.dim() == 3 && packed.size(2) == gemm::kLanes && packed.is_contiguous() && columns >= 0;
-  check(fits && packed.size(0) == (columns + gemm::kLanes - 1) / gemm::kLanes, "the weight is not packed for so many columns");
+  check_linear(fits && packed.size(0) == (columns + gemm::kLanes - 1) / gemm::kLanes, "the weight is not packed for so many columns");
   const int64_t terms = packed.size(1);
   check_shapes(x, columns, terms, bias);
   if (!is_supported(x, packed, bias)) {

@@ -1,5 +1,6 @@
 // flambeau_runtime._C: the type Executor and the facts of the build.
 #include "blocks.hpp"
+#include "exceptions.hpp"
 #include "graphs.hpp"
 #include "inputs.hpp"
 #include "ranges.hpp"
@@ -19,7 +20,7 @@ namespace flambeau {
 namespace {
 
 // What an Executor object holds; immutable once made, so that calls need no lock.
-struct State {
+struct ExecutorState {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::shared_ptr<Program> program;
   std::vector<std::pair<int32_t, at::Tensor>> constants;
@@ -32,7 +33,7 @@ struct State {
 struct Executor {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  State* state;
+  ExecutorState* state;
 };
 
 // Library calls run below autograd and autocast: the program holds their effects already.
@@ -51,44 +52,6 @@ struct OnDevices {
 
   Devices& devices;
 };
-
-// `PredictionError` of the package's errors; RuntimeError, which it is one of, where that cannot be imported.
-PyObject* prediction_error() {
-  static PyObject* const found = [] {
-    const Ref errors = Ref::steal(PyImport_ImportModule("flambeau_runtime.errors"));
-    PyObject* type = errors ? PyObject_GetAttrString(errors.get(), "PredictionError") : nullptr;
-    if (type == nullptr) PyErr_Clear();
-    return type != nullptr ? type : PyExc_RuntimeError;
-  }();
-  return found;
-}
-
-PyObject* exception_of(ProgramError::Type type) {
-  switch (type) {
-    case ProgramError::Type::Prediction: return prediction_error();
-    case ProgramError::Type::Index: return PyExc_IndexError;
-    case ProgramError::Type::ZeroDivision: return PyExc_ZeroDivisionError;
-    case ProgramError::Type::Overflow: return PyExc_OverflowError;
-    case ProgramError::Type::Value: return PyExc_ValueError;
-    case ProgramError::Type::TypeMismatch: return PyExc_TypeError;
-    default: return PyExc_RuntimeError;
-  }
-}
-
-// Run `body`; what it throws becomes the Python exception that torch would raise.
-template <typename Body>
-PyObject* translated(Body&& body) {
-  HANDLE_TH_ERRORS
-  try {
-    return body();
-  } catch (const PythonError&) {
-    return nullptr;
-  } catch (const ProgramError& error) {
-    PyErr_SetString(exception_of(error.type), error.what());
-    return nullptr;
-  }
-  END_HANDLE_TH_ERRORS
-}
 
 Ref output_of(const Output& output, const Frame& frame, PyObject* const* inputs) {
   switch (output.kind) {
@@ -117,7 +80,7 @@ std::vector<Ref> take_over(const Program& program, Frame& frame, PyObject* list)
 }
 
 // `list`, where given, holds the inputs and is emptied.
-PyObject* run(const State& state, PyObject* const* inputs, Position& position, PyObject* list = nullptr) {
+PyObject* run(const ExecutorState& state, PyObject* const* inputs, Position& position, PyObject* list = nullptr) {
   const Program& program = *state.program;
   Frame frame(program);
   for (const auto& [reg, tensor] : state.constants) frame.borrow(reg, tensor);
@@ -164,7 +127,7 @@ PyObject* run(const State& state, PyObject* const* inputs, Position& position, P
 }
 
 // Add to the exception what was running; never replaces the exception.
-void annotate(const State& state, const Position& position) {
+void annotate(const ExecutorState& state, const Position& position) {
   if (position.instruction < 0) return;
   Ref note;
   {
@@ -177,7 +140,7 @@ void annotate(const State& state, const Position& position) {
 }
 
 PyObject* checked_run(PyObject* self, PyObject* const* args, size_t count, PyObject* list) {
-  const State& state = *reinterpret_cast<Executor*>(self)->state;
+  const ExecutorState& state = *reinterpret_cast<Executor*>(self)->state;
   if (count != state.program->inputs.size()) {
     Ref given = Ref::steal(PyLong_FromSize_t(count));
     if (!given) return nullptr;
@@ -220,7 +183,7 @@ PyObject* executor_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return nullptr;
   }
   return translated([&]() -> PyObject* {
-    auto state = std::make_unique<State>();
+    auto state = std::make_unique<ExecutorState>();
     state->kernels = decode_kernels(kernels);
     state->program = decode_program(program, state->kernels);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants); ++i) {
@@ -259,7 +222,7 @@ int visit_program(const Program& program, visitproc visit, void* arg, std::unord
 
 int executor_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  const State* state = reinterpret_cast<Executor*>(self)->state;
+  const ExecutorState* state = reinterpret_cast<Executor*>(self)->state;
   if (state == nullptr) return 0;
   Py_VISIT(state->misfit.get());
   Py_VISIT(state->describe.get());
@@ -288,7 +251,7 @@ void clear_program(Program& program) {
 
 // Breaks cycles through Python callables. The object is unreachable then: nobody calls it any more.
 int executor_clear(PyObject* self) {
-  State* state = reinterpret_cast<Executor*>(self)->state;
+  ExecutorState* state = reinterpret_cast<Executor*>(self)->state;
   if (state == nullptr) return 0;
   for (const auto& kernel : state->kernels) {
     if (kernel->function) kernel->function = Ref::share(Py_None);

@@ -3,12 +3,6 @@
 namespace flambeau {
 namespace {
 
-std::string text_of(PyObject* value) {
-  const char* text = PyUnicode_AsUTF8(value);
-  if (text == nullptr) throw PythonError();
-  return text;
-}
-
 // Facts are texts and whole numbers.
 Range range_of(PyObject* described) {
   Range range;

@@ -7,10 +7,10 @@
 namespace flambeau {
 namespace {
 
-using Type = ProgramError::Type;
+using Error = ProgramError::Type;
 
-[[noreturn]] void overflow() { throw ProgramError(Type::Overflow, "integer scalar out of range"); }
-[[noreturn]] void zero_division() { throw ProgramError(Type::ZeroDivision, "division by zero"); }
+[[noreturn]] void overflow() { throw ProgramError(Error::Overflow, "integer scalar out of range"); }
+[[noreturn]] void zero_division() { throw ProgramError(Error::ZeroDivision, "division by zero"); }
 
 int64_t floor_div(int64_t a, int64_t b) {
   if (b == 0) zero_division();
@@ -48,8 +48,8 @@ double float_floor_div(double a, double b) {
 
 double trunc_div(double a, double b) {
   const double quotient = a / b;
-  if (std::isnan(quotient)) throw ProgramError(Type::Value, "cannot convert float NaN to integer");
-  if (std::isinf(quotient)) throw ProgramError(Type::Overflow, "cannot convert float infinity to integer");
+  if (std::isnan(quotient)) throw ProgramError(Error::Value, "cannot convert float NaN to integer");
+  if (std::isinf(quotient)) throw ProgramError(Error::Overflow, "cannot convert float infinity to integer");
   return std::trunc(quotient) + 0.0;  // an integer has no negative zero
 }
 
@@ -70,15 +70,15 @@ Value int_pow(int64_t base, int64_t exponent) {
 double float_pow(double a, double b) {
   if (a == 0.0 && b < 0.0) zero_division();
   if (a < 0.0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b)) {
-    throw ProgramError(Type::TypeMismatch, "a fractional power of a negative number is complex");
+    throw ProgramError(Error::TypeMismatch, "a fractional power of a negative number is complex");
   }
   const double result = std::pow(a, b);
-  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) throw ProgramError(Type::Overflow, "result too large");
+  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) throw ProgramError(Error::Overflow, "result too large");
   return result;
 }
 
 Value to_int(double value) {
-  if (std::isnan(value)) throw ProgramError(Type::Value, "cannot convert float NaN to integer");
+  if (std::isnan(value)) throw ProgramError(Error::Value, "cannot convert float NaN to integer");
   if (value >= 9223372036854775808.0 || value < -9223372036854775808.0) overflow();
   return Value::of_int(static_cast<int64_t>(value));
 }
@@ -87,8 +87,8 @@ Value to_int(double value) {
 long double exact(const Value& value) { return value.is_float() ? value.d : static_cast<long double>(value.i); }
 
 Value shift(const Value& a, const Value& b, bool left) {
-  if (a.is_float() || b.is_float()) throw ProgramError(Type::TypeMismatch, "shifts need ints");
-  if (b.i < 0) throw ProgramError(Type::Value, "negative shift count");
+  if (a.is_float() || b.is_float()) throw ProgramError(Error::TypeMismatch, "shifts need ints");
+  if (b.i < 0) throw ProgramError(Error::Value, "negative shift count");
   if (!left) return Value::of_int(a.i >> std::min<int64_t>(b.i, 63));
   int64_t result = a.i;
   for (int64_t step = 0; step < b.i && result != 0; ++step) {
@@ -98,7 +98,7 @@ Value shift(const Value& a, const Value& b, bool left) {
 }
 
 Value bitwise(Opcode opcode, const Value& a, const Value& b) {
-  if (a.is_float() || b.is_float()) throw ProgramError(Type::TypeMismatch, "bitwise operations need ints");
+  if (a.is_float() || b.is_float()) throw ProgramError(Error::TypeMismatch, "bitwise operations need ints");
   const int64_t bits = opcode == Opcode::BitAnd ? (a.i & b.i) : opcode == Opcode::BitOr ? (a.i | b.i) : (a.i ^ b.i);
   return a.kind == Kind::Bool && b.kind == Kind::Bool ? Value::of_bool(bits != 0) : Value::of_int(bits);
 }
@@ -160,15 +160,15 @@ Value unary(Opcode opcode, const Value& a) {
     case Opcode::ToInt: return a.is_float() ? to_int(std::trunc(a.d)) : Value::of_int(a.i);
     case Opcode::Round: return a.is_float() ? to_int(std::nearbyint(a.d)) : Value::of_int(a.i);
     case Opcode::Sqrt:
-      if (a.as_double() < 0) throw ProgramError(Type::Value, "math domain error");
+      if (a.as_double() < 0) throw ProgramError(Error::Value, "math domain error");
       return Value::of_float(std::sqrt(a.as_double()));
     case Opcode::Exp: {
       const double result = std::exp(a.as_double());
-      if (std::isinf(result) && std::isfinite(a.as_double())) throw ProgramError(Type::Overflow, "math range error");
+      if (std::isinf(result) && std::isfinite(a.as_double())) throw ProgramError(Error::Overflow, "math range error");
       return Value::of_float(result);
     }
     case Opcode::Log:
-      if (a.as_double() <= 0) throw ProgramError(Type::Value, "math domain error");
+      if (a.as_double() <= 0) throw ProgramError(Error::Value, "math domain error");
       return Value::of_float(std::log(a.as_double()));
     case Opcode::ToFloat: return Value::of_float(a.as_double());
     case Opcode::ToBool: return Value::of_bool(a.truth());

@@ -74,7 +74,7 @@ at::Tensor slice_of(const at::Tensor& source, int64_t step) {
 }
 
 // What one `Subprogram` needs while it runs.
-struct Run {
+struct Runner {
   const Subprogram& sub;
   Frame& frame;
   Gil& gil;
@@ -165,7 +165,7 @@ void run_subprogram(const Subprogram& sub, Frame& frame, Gil& gil, Position& pos
   Values values, extra;
   for (const Argument& argument : sub.inputs) values.push_back(pass(argument, frame));
   for (const Argument& argument : sub.extra) extra.push_back(pass(argument, frame));
-  Run nested{sub, frame, gil, position, std::move(extra)};
+  Runner nested{sub, frame, gil, position, std::move(extra)};
   Values results;
   bool ran = true;
   switch (sub.kind) {

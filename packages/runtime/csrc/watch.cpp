@@ -9,6 +9,8 @@
 
 #include <vector>
 
+#include "exceptions.hpp"
+
 namespace flambeau {
 namespace {
 
@@ -44,17 +46,6 @@ const at::Tensor& tensor_at(PyObject* inputs, Py_ssize_t place) {
   PyObject* item = PyTuple_GET_ITEM(inputs, place);
   if (!THPVariable_Check(item)) raise(PyExc_TypeError, "a watched input is no tensor");
   return THPVariable_Unpack(item);
-}
-
-template <typename Body>
-PyObject* translated(Body&& body) {
-  HANDLE_TH_ERRORS
-  try {
-    return body();
-  } catch (const PythonError&) {
-    return nullptr;
-  }
-  END_HANDLE_TH_ERRORS
 }
 
 // Watch(inputs, places)
