@@ -1,4 +1,4 @@
-"""Build the native modules: one g++ command a file, one to link, nothing needed but g++ and an installed torch.
+"""Build the native modules: a g++ command a file or group of files, one to link, nothing needed but g++ and an installed torch.
 
 In: `packages/<name>/csrc/**/*.cpp` and the shared headers in `native/include`. Out: `src/flambeau_<name>/_C.<suffix>.so`, or
 another path when a wheel is built (`hatch_build.py` of each package uses `build` from here)::
@@ -8,7 +8,8 @@ another path when a wheel is built (`hatch_build.py` of each package uses `build
     python tools/build_native.py --inplace --jobs 1         # one compiler at a time; by default one a core
 
 A module is rebuilt only where the content of its sources, the flags, the compiler, Python or torch changed; object files are kept
-in `packages/<name>/build/native`. torch is found without importing it. `FLAMBEAU_NATIVE_FLAGS` is added to the flags of compiling and of linking: the session
+in `packages/<name>/build/native`. Installing compiles a group of files a core, as if they were one file: two thirds of what a file takes alone are torch's headers.
+So no two files of a package may define the same name. torch is found without importing it. `FLAMBEAU_NATIVE_FLAGS` is added to the flags of compiling and of linking: the session
 `sanitize` builds with it.
 """
 
@@ -136,11 +137,11 @@ def digest(*parts: bytes) -> str:
     return state.hexdigest()[:24]
 
 
-def run(command: list[str], verbose: bool) -> None:
-    """Run a compiler command; on failure raise BuildError with its output."""
+def run(command: list[str], verbose: bool, text: str | None = None) -> None:
+    """Run a compiler command, `text` being what it reads; on failure raise BuildError with its output."""
     if verbose:
         print(" ".join(command), flush=True)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, input=text)
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     if verbose and done.stderr:
@@ -153,16 +154,22 @@ def cores() -> int:
 
 
 def build(
-    package: Path, output: Path | None = None, *, verbose: bool = False, compilers: Executor | None = None
+    package: Path,
+    output: Path | None = None,
+    *,
+    verbose: bool = False,
+    compilers: Executor | None = None,
+    together: bool = False,
 ) -> Path | None:
     """Build the module of the package folder `package` and return its path; None where the package has no C++ sources.
 
-    `output` defaults to the place beside the Python sources. `compilers` runs the compile commands, by default one a core.
+    `output` defaults to the place beside the Python sources. `compilers` runs the compile commands, by default one a core. `together` compiles
+    the files in as many groups as there are cores, the quickest way to a whole module; else each alone, so that a changed one is compiled quickly.
     Raises BuildError.
     """
     if compilers is None:
         with ThreadPoolExecutor(cores()) as own:
-            return build(package, output, verbose=verbose, compilers=own)
+            return build(package, output, verbose=verbose, compilers=own, together=together)
     package = package.resolve()
     sources = sorted((package / "csrc").rglob("*.cpp"))
     if not sources:
@@ -180,7 +187,8 @@ def build(
     common = digest(*(h.read_bytes() for h in headers), command.encode(), version.encode())
     # The longest files first, so that no core waits for one that started last.
     sources.sort(key=lambda source: -source.stat().st_size)
-    objects = sorted(compilers.map(lambda source: compile_one(job, source, keep, common, verbose), sources))
+    groups = grouped(sources, cores()) if together else [[source] for source in sources]
+    objects = sorted(compilers.map(lambda group: compile_group(job, group, keep, common, verbose), groups))
 
     stamp = keep / "linked"
     wanted = digest(*(o.name.encode() for o in objects), str(target).encode())
@@ -211,16 +219,28 @@ def stamp_of(target: Path) -> str | None:
     return path.read_text() if path.exists() else None
 
 
-def compile_one(job: Job, source: Path, keep: Path, common: str, verbose: bool) -> Path:
-    """Compile one file unless an object of the same content exists."""
-    relative = source.relative_to(job.package / "csrc").with_suffix("")
-    name = "-".join(relative.parts)
-    made = keep / f"{name}.{digest(common.encode(), source.read_bytes())}.o"
+def grouped(sources: Sequence[Path], groups: int) -> list[list[Path]]:
+    """`sources`, which begin with the largest, in at most `groups` groups of about the same size."""
+    made: list[list[Path]] = [[] for _ in range(min(groups, len(sources)))]
+    sizes = [0] * len(made)
+    for source in sources:
+        smallest = sizes.index(min(sizes))
+        made[smallest].append(source)
+        sizes[smallest] += source.stat().st_size
+    return made
+
+
+def compile_group(job: Job, sources: Sequence[Path], keep: Path, common: str, verbose: bool) -> Path:
+    """Compile files into one object, unless one of the same content exists."""
+    names = ["-".join(source.relative_to(job.package / "csrc").with_suffix("").parts) for source in sources]
+    content = digest(common.encode(), *(source.read_bytes() for source in sources))
+    made = keep / f"{names[0]}{f'-and-{len(names) - 1}' if names[1:] else ''}.{content}.o"
     if made.exists():
         return made
-    print(f"compiling {job.package.name}/csrc/{relative}.cpp", flush=True)
+    print(f"compiling {job.package.name}/csrc: {', '.join(names)}", flush=True)
     partial = made.with_suffix(f".{os.getpid()}.tmp")
-    run([job.compiler, *job.flags, "-c", str(source), "-o", str(partial)], verbose)
+    text = "".join(f'#include "{source}"\n' for source in sources)
+    run([job.compiler, *job.flags, "-x", "c++", "-c", "-", "-o", str(partial)], verbose, text)
     os.replace(partial, made)
     return made
 

@@ -22,12 +22,12 @@ class NativeBuildHook(BuildHookInterface):
         import build_native
 
         if version == "editable":
-            build_native.build(package)
+            build_native.build(package, together=True)
             return
         suffix = sysconfig.get_config_var("EXT_SUFFIX")
         output = package / "build" / f"_C{suffix}"
         output.parent.mkdir(exist_ok=True)
-        if build_native.build(package, output) is not None:
+        if build_native.build(package, output, together=True) is not None:
             inside = f"flambeau_{build_native.package_name(package)}/_C{suffix}"
             build_data["force_include"][str(output)] = inside
             build_data["pure_python"] = False

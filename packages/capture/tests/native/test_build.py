@@ -60,6 +60,31 @@ def test_a_module_is_built_once_and_again_when_a_source_changes(tool, package):
     assert built.stat().st_mtime_ns != first
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_module_of_several_files(tool, package, together, capfd):
+    """In any number of groups it is the same module."""
+    (package / "csrc" / "module.cpp").write_text(
+        "#include <Python.h>\n"
+        "const char* words();\n"
+        'static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_C", nullptr, 0, nullptr};\n'
+        "PyMODINIT_FUNC PyInit__C() { definition.m_doc = words(); return PyModuleDef_Init(&definition); }\n"
+    )
+    (package / "csrc" / "words.cpp").write_text('const char* words() { return "of another file"; }\n')
+    built = tool.build(package, package / f"several{together}.so", together=together)
+    spec = importlib.util.spec_from_file_location("flambeau_tiny._C", built)
+    assert importlib.util.module_from_spec(spec).__doc__ == "of another file"
+    assert capfd.readouterr().out.count("compiling") == (min(tool.cores(), 2) if together else 2)
+
+
+def test_groups_are_of_about_the_same_size(tool, tmp_path):
+    for name, size in (("a", 9), ("b", 5), ("c", 4), ("d", 1)):
+        (tmp_path / name).write_text("x" * size)
+    sources = [tmp_path / name for name in "abcd"]
+    assert tool.grouped(sources, 2) == [[tmp_path / "a", tmp_path / "d"], [tmp_path / "b", tmp_path / "c"]]
+    assert tool.grouped(sources, 9) == [[source] for source in sources]
+    assert tool.grouped(sources, 1) == [sources]
+
+
 def test_errors_name_the_cause(tool, package, monkeypatch):
     (package / "csrc" / "module.cpp").write_text("int broken = ;\n")
     with pytest.raises(tool.BuildError, match="broken"):
