@@ -86,7 +86,8 @@ def rescue(
             if drawn is not None:
                 generator.set_state(drawn)  # what was drawn for copies is nobody's
             note = f"eager runs this graph without an error. {REPORT}"
-            # Eager ran on copies of what is written: a write to the tensors themselves autograd may refuse, as in eager.
+            # Autograd refuses copies where it refuses the tensors themselves. Torch refuses other writes for how memory lies, which copies of tensors that
+            # share it do not: its class of error passes.
             if written and type(error) is RuntimeError:
                 error.add_note(note)
                 raise error
@@ -351,6 +352,8 @@ def _copy(value: Any) -> Any:
         made = torch._C._autograd._get_creation_meta(value)
         if value.requires_grad or made != torch._C._autograd.CreationMeta.DEFAULT:
             base = _copy(value._base)
+            if value.requires_grad and (base.is_floating_point() or base.is_complex()):
+                base.requires_grad_()  # where the view, or one that it is a view of, was told so by itself
             with torch.set_grad_enabled(value.requires_grad):
                 copy = value._view_func_unsafe(base)
             torch._C._autograd._set_creation_meta(copy, made)
