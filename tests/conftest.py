@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import flambeau
-from flambeau import log
+from flambeau import backends, log
 
 from .witness import Witness, verdict, watch
 
@@ -28,6 +28,17 @@ def strict(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     flambeau.compiler.reset()
     yield
     flambeau.compiler.reset()
+
+
+@pytest.fixture
+def own_surroundings(strict: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What programs set is put back: variables of the environment, names of backends."""
+    monkeypatch.setattr(backends, "_REGISTRY", dict(backends._REGISTRY))
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import flambeau
+from tests.groups import group_of_one
 
 both = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -23,9 +24,8 @@ Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 @pytest.fixture
 def mesh(tmp_path: Path) -> Iterator[DeviceMesh]:
     """A mesh of this process alone."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield init_device_mesh("cpu", (1,))
-    dist.destroy_process_group()
+    with group_of_one(tmp_path):
+        yield init_device_mesh("cpu", (1,))
 
 
 def distributed(mesh: DeviceMesh, *sizes: int, to: Placement | None = None, grad: bool = False) -> DTensor:

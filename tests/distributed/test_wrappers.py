@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -18,14 +17,14 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 import flambeau
 from flambeau.module import original_of
 from tests.comparison import assert_same
+from tests.groups import group_of_one
 
 
 @pytest.fixture(autouse=True)
 def group(tmp_path: Path) -> Iterator[None]:
     """A group of this process alone."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+    with group_of_one(tmp_path):
+        yield
 
 
 class Net(nn.Module):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import os
 import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
-
-from flambeau import backends
 
 from .pages import ROOT, Page, pages
 
@@ -34,14 +31,9 @@ GENERATED: dict[str, Callable[[], str]] = runpy.run_path(str(ROOT / "tools" / "g
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Environment variables, logging and the names of backends are put back: programs set them."""
-    monkeypatch.setattr(backends, "_REGISTRY", dict(backends._REGISTRY))
-    before = dict(os.environ)
+def surroundings(own_surroundings: None) -> Iterator[None]:
+    """Logging is put back too."""
     yield
-    for name in os.environ.keys() - before.keys():
-        del os.environ[name]
-    os.environ.update(before)
     structlog.reset_defaults()
 
 

@@ -18,9 +18,6 @@ def main() -> int:
     compiler, *words = sys.argv[1:] or ["torch"]
     if compiler not in COMPILERS:
         raise SystemExit(f"unknown compiler {compiler!r}; there are: {', '.join(COMPILERS)}")
-    if compiler == "torch":
-        # As programs import what they name.
-        pass
     wrong = 0
     for fact in facts(compiler):
         if words and not any(word in fact.name for word in words):

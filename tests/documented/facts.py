@@ -33,13 +33,15 @@ class Fact:
         topic: its module's.
         says: what is documented.
         program: what shows it.
-        falls_back: why parts of it run in eager, where that is what is documented.
+        falls_back: why parts of it run in eager, where that is what is documented (`tests/witness.py`).
+        judges_itself: why the witness sees nothing that is compiled in this process, so that the program must tell; empty where it sees it.
     """
 
     topic: str
     says: str
     program: Program
     falls_back: tuple[str, ...]
+    judges_itself: str
 
     @property
     def name(self) -> str:
@@ -51,11 +53,11 @@ class Fact:
         self.program(**dict.fromkeys(inspect.signature(self.program).parameters, folder))
 
 
-def documented(says: str, *, falls_back: tuple[str, ...] = ()) -> Callable[[Program], Program]:
-    """Mark a program with what it shows."""
+def documented(says: str, *, falls_back: tuple[str, ...] = (), judges_itself: str = "") -> Callable[[Program], Program]:
+    """Mark a program with what it shows, and where that is no compiled program, with the reason."""
 
     def mark(program: Program) -> Program:
-        program.__documented__ = says, falls_back  # type: ignore[attr-defined]
+        program.__documented__ = says, falls_back, judges_itself  # type: ignore[attr-defined]
         return program
 
     return mark
@@ -67,7 +69,8 @@ def facts(compiler: str = "flambeau") -> list[Fact]:
     for path in sorted(PROGRAMS.glob("*.py")):
         for value in vars(_loaded(path, compiler)).values():
             if (marked := getattr(value, "__documented__", None)) is not None:
-                found.append(Fact(path.stem.replace("_", " "), marked[0], value, marked[1]))
+                says, *marks = marked
+                found.append(Fact(path.stem.replace("_", " "), says, value, *marks))
     return found
 
 
@@ -112,6 +115,7 @@ def _said(path: Path) -> Iterator[tuple[str, str]]:
                 yield node.name, ast.literal_eval(mark.args[0])
 
 
-def difference(actual: Any, expected: Any) -> float:
-    """The largest difference between two tensors."""
+def largest_difference(actual: Any, expected: Any) -> float:
+    """Between two tensors of one shape and dtype."""
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
     return float((actual.detach().double() - expected.detach().double()).abs().max())

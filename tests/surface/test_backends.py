@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +11,9 @@ from torch import nn
 import flambeau
 from flambeau import compiler
 from flambeau.torchs_backends import PROVIDERS
+from tests import scripts
 
 from .rows import calls
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @calls("helpers", "register_backend", "lookup_backend")
@@ -70,10 +66,8 @@ def test_a_backend_whose_package_is_missing(name, monkeypatch) -> None:
 
 def _run(program: str, folder: Path) -> None:
     """In a process of its own, as it loads torch's own compiler; `folder` has what is installed beside."""
-    paths = [str(folder), os.environ.get("PYTHONPATH", ""), str(ROOT)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = scripts.run(program, folder)
+    assert done.status == 0, done.stderr
 
 
 def _publish(folder: Path, points: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from torch import fx
 
 import flambeau
 from flambeau.debugging.verify import WrongResult
+from tests import scripts
 
 from .rows import calls
 
@@ -50,8 +49,8 @@ def test_kept_graphs_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flambeau.compile(_program, backend="eager")(torch.randn(4))
     (kept,) = folder.iterdir()
     (script,) = kept.glob("*.py")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = scripts.run_file(script)
+    assert done.status == 0, done.stderr
 
 
 @calls("environment", "REPRO_TOLERANCE", "REPRO_IGNORE_NON_FP", "REPRO_FORWARD_ONLY")

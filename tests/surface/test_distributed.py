@@ -20,6 +20,7 @@ from flambeau.backends import aot_autograd
 from flambeau.compiler import config
 from flambeau.errors import InvalidOption
 from tests.comparison import assert_same
+from tests.groups import group_of_one
 
 from .rows import calls
 
@@ -27,9 +28,8 @@ from .rows import calls
 @pytest.fixture(autouse=True)
 def group(tmp_path: Path) -> Iterator[None]:
     """A group of this process alone."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+    with group_of_one(tmp_path):
+        yield
 
 
 class Told:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from flambeau.environment import variables
 from flambeau.errors import InvalidOption
 from flambeau.options import OPTIONS, Options
 from flambeau.stages import resolve_stages
+from tests import scripts
 
 from .rows import calls
 
@@ -127,20 +125,16 @@ flambeau.compile(f)(torch.ones(3))
 def test_switches_of_a_process(tmp_path: Path) -> None:
     """Nothing compiled; a cache folder of its own; a compiler that is called."""
 
-    def run(**environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+    def run(**environment: object) -> str:
+        done = scripts.run(PROGRAM, tmp_path, **environment)
+        assert done.status == 0, done.stderr
+        return done.stdout
 
-    assert run(FLAMBEAU_DISABLE="1", FLAMBEAU_CACHE_DIR=str(tmp_path / "a")).stdout == "True\n"
+    assert run(FLAMBEAU_DISABLE="1", FLAMBEAU_CACHE_DIR=tmp_path / "a") == "True\n"
     assert not (tmp_path / "a").exists()
     called = tmp_path / "called"
     compiler = tmp_path / "c++"
     compiler.write_text(f'#!/bin/sh\ntouch {called}\nexec g++ "$@"\n')
     compiler.chmod(0o755)
-    assert run(FLAMBEAU_CACHE_DIR=str(tmp_path / "b"), CXX=str(compiler)).stdout == "False\n"
+    assert run(FLAMBEAU_CACHE_DIR=tmp_path / "b", CXX=compiler) == "False\n"
     assert any((tmp_path / "b").iterdir()) and called.exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cProfile
 import pstats
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import flambeau_inductor
 from flambeau.compiler import config
 from flambeau.errors import BackendError, InternalError, InvalidOption
 from flambeau.trace import profiles
+from tests import scripts
 
 from .rows import calls
 
@@ -44,8 +44,8 @@ def untouched() -> Iterator[None]:
 
 def run(path: Path) -> None:
     """A script in a process of its own."""
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = scripts.run_file(path)
+    assert done.status == 0, done.stderr
 
 
 @calls("environment", "COMPILE_DEBUG", "COMPILE_DEBUG_DIR", "COMPILE_DEBUG_SAVE_REAL")
@@ -145,13 +145,12 @@ def test_other_backends_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @calls("environment", "LOGS")
-def test_logs_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_of_a_process(tmp_path: Path) -> None:
     """What is named is on standard error, and nothing without."""
 
     def told(logs: str) -> str:
-        monkeypatch.setenv("FLAMBEAU_LOGS", logs)
-        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-        assert done.stdout == ""
+        done = scripts.run(PROGRAM, tmp_path, FLAMBEAU_LOGS=logs)
+        assert (done.status, done.stdout) == (0, "")
         return done.stderr
 
     assert told("") == ""

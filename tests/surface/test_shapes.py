@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +15,10 @@ from flambeau.compiler import config
 from flambeau.shape_profiles import KIND
 from flambeau.testing import CompileCounter
 from flambeau_runtime.cache import default_store
+from tests import scripts
+from tests.groups import run_ranks
 
 from .rows import calls
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -131,22 +128,14 @@ def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setenv("FLAMBEAU_STICKY_PGO_READ", "b")
         assert here["compiles"](9, 10) == 1
     assert here["compiles"](9, 10) == 2
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        env={**os.environ, "FLAMBEAU_JOB_ID": "a"},
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
+    done = scripts.run_file(program, FLAMBEAU_JOB_ID="a")
+    assert done.status == 0, done.stderr
     assert int(done.stdout) == 1
 
 
 _RANK = """
-import sys, torch, torch.distributed as dist, flambeau
+import torch, flambeau
 from flambeau.testing import CompileCounter
-rank, store = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
 counter, later = CompileCounter(), CompileCounter()
 double = flambeau.compile(lambda x: x * 2, backend=counter)
 for step in range(3):
@@ -157,8 +146,6 @@ with flambeau.compiler.config.patch(enable_compiler_collectives=False):
 for step in range(3):
     alone(torch.ones(4 + rank + step, 3))
 assert later.frame_count == 2, "each for itself"
-dist.barrier()
-dist.destroy_process_group()
 """
 
 
@@ -166,14 +153,4 @@ dist.destroy_process_group()
 @calls("environment", "COMPILER_COLLECTIVES")
 def test_ranks_tell_each_other_their_sizes(tmp_path: Path) -> None:
     """Where ranks have different sizes, all of them compile for any."""
-    command = [sys.executable, "-c", _RANK]
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "FLAMBEAU_COMPILER_COLLECTIVES": "1"}
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "store")], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        _, errors = rank.communicate(timeout=120)
-        assert rank.returncode == 0, errors
+    run_ranks(_RANK, tmp_path, FLAMBEAU_COMPILER_COLLECTIVES="1")

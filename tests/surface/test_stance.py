@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 import flambeau
 from flambeau.compiler import set_stance
+from tests.groups import run_ranks
 
 from .rows import calls
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Counting:
@@ -127,9 +121,7 @@ def test_no_stance_is_taken_inside_a_compiled_function() -> None:
 
 
 _RANK = """
-import sys, torch, torch.distributed as dist, flambeau
-rank, store = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+import torch, flambeau
 graphs = []
 def backend(graph, inputs):
     graphs.append(1)
@@ -145,22 +137,10 @@ assert len(graphs) == 2, "rank 1 compiles, and so does rank 0"
 assert flambeau.compiler.set_enable_guard_collectives(False) is True
 function(torch.ones(5 if rank else 2))
 assert len(graphs) == 2 + rank, "each for itself"
-dist.barrier()
-dist.destroy_process_group()
 """
 
 
 @calls("compiler", "set_enable_guard_collectives")
 def test_ranks_compile_together(tmp_path) -> None:
     """Where one rank must compile, the other does too."""
-    command = [sys.executable, "-c", _RANK]
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "store")], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        _, errors = rank.communicate(timeout=120)
-        assert rank.returncode == 0, errors
+    run_ranks(_RANK, tmp_path)

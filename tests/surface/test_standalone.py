@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import fx
@@ -15,10 +11,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import flambeau
 from flambeau import inductor
+from tests import scripts
 
 from .rows import calls
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.compiles(graphs=0)
 
 
@@ -90,9 +86,8 @@ def test_an_artifact_runs_in_another_process(given, tmp_path, format) -> None:
     if format == "unpacked":
         assert "forward.txt" in {entry.name for entry in path.iterdir()}
     torch.save(given, tmp_path / "inputs")
-    command = [sys.executable, "-c", _LOADS, str(path), format, str(tmp_path / "inputs")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = scripts.run(_LOADS, tmp_path, path, format, tmp_path / "inputs")
+    assert done.status == 0, done.stderr
     other = "unpacked" if format == "binary" else "binary"
     with pytest.raises(ValueError, match="cannot be read"):
         inductor.CompiledArtifact.load(path=path, format=other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.documented.facts import documented
-from tests.documented.scripts import run
+from tests.scripts import run
 
 PROGRAM = """
 import sys
@@ -28,11 +28,12 @@ print("hits", counters["inductor"]["fxgraph_cache_hit"], "misses", counters["ind
 
 def last_line(done) -> str:
     assert done.status == 0, done.output
-    return done.output.strip().splitlines()[-1]
+    return done.stdout.strip().splitlines()[-1]
 
 
 @documented(
-    "graphs are cached in `TORCHINDUCTOR_CACHE_DIR`: a second process hits, and `counters` say so; with `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` nothing is hit"
+    "graphs are cached in `TORCHINDUCTOR_CACHE_DIR`: a second process hits, and `counters` say so; with `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` nothing is hit",
+    judges_itself="it is compiled in another process",
 )
 def a_warm_process(folder: Path) -> None:
     script, variables = PROGRAM.format(loads=False), {"TORCHINDUCTOR_CACHE_DIR": folder / "cache"}
@@ -42,7 +43,8 @@ def a_warm_process(folder: Path) -> None:
 
 
 @documented(
-    "`save_cache_artifacts` gives bytes which `load_cache_artifacts` takes elsewhere: with an empty cache the first compile hits"
+    "`save_cache_artifacts` gives bytes which `load_cache_artifacts` takes elsewhere: with an empty cache the first compile hits",
+    judges_itself="it is compiled in another process",
 )
 def a_bundle(folder: Path) -> None:
     script = PROGRAM.format(loads=True)

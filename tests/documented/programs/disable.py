@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from tests.documented.facts import documented
-from tests.documented.scripts import run
+from tests.scripts import run
 from torch._dynamo.testing import CompileCounter
 
 
@@ -54,7 +54,7 @@ def not_recursive() -> None:
     assert counter.frame_count == 1 and counter.op_count == 2
 
 
-@documented("`disable=True` makes the compile call do nothing")
+@documented("`disable=True` makes the compile call do nothing", judges_itself="nothing is compiled")
 def compile_that_is_off() -> None:
     counter = CompileCounter()
 
@@ -75,7 +75,9 @@ def told_reason() -> None:
     assert "talks to a server" in str(found.break_reasons[0].reason)
 
 
-@documented("`TORCH_COMPILE_DISABLE=1` in the environment turns every compile call off")
+@documented(
+    "`TORCH_COMPILE_DISABLE=1` in the environment turns every compile call off", judges_itself="nothing is compiled"
+)
 def switched_off_in_the_environment(folder: Path) -> None:
     script = """
 import torch

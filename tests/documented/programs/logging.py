@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from tests.documented.facts import documented
-from tests.documented.scripts import run
+from tests.scripts import run
 
 
 def shown(function, *inputs, **artifacts) -> str:
@@ -55,7 +55,10 @@ def guards() -> None:
     assert ("x" in text and "[3, 5]" in text) or "(3, 5)" in text
 
 
-@documented('`TORCH_LOGS="graph_code,recompiles"` in the environment does the same for a whole script')
+@documented(
+    '`TORCH_LOGS="graph_code,recompiles"` in the environment does the same for a whole script',
+    judges_itself="it is compiled in another process",
+)
 def logs_in_the_environment(folder: Path) -> None:
     script = """
 import torch

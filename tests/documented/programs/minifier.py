@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.documented.facts import documented
-from tests.documented.scripts import run
+from tests.scripts import run
 
 BACKENDS = """
 import torch
@@ -28,7 +28,8 @@ def kept(folder: Path) -> list[Path]:
 
 
 @documented(
-    "`TORCHDYNAMO_REPRO_AFTER=dynamo`: a graph on which the backend fails is written as a script; the error is raised as before"
+    "`TORCHDYNAMO_REPRO_AFTER=dynamo`: a graph on which the backend fails is written as a script; the error is raised as before",
+    judges_itself="it is compiled in another process",
 )
 def failing_backend(folder: Path) -> None:
     script = BACKENDS + "torch.compile(lambda x: torch.relu(x + 1), backend='refuses_relu')(torch.ones(2))\n"
@@ -37,7 +38,10 @@ def failing_backend(folder: Path) -> None:
     assert any("relu" in path.read_text() for path in kept(folder))
 
 
-@documented("with `TORCHDYNAMO_REPRO_LEVEL=4` a graph with wrong results is found and kept too")
+@documented(
+    "with `TORCHDYNAMO_REPRO_LEVEL=4` a graph with wrong results is found and kept too",
+    judges_itself="it is compiled in another process",
+)
 def wrong_results(folder: Path) -> None:
     script = BACKENDS + "torch.compile(lambda x: torch.tanh(x) * 2, backend='adds_one')(torch.ones(2))\n"
     done = run(script, folder, TORCHDYNAMO_REPRO_AFTER="dynamo", TORCHDYNAMO_REPRO_LEVEL="4")

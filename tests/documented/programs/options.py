@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
-from tests.documented.facts import difference, documented
+from tests.documented.facts import documented, largest_difference
 
 
 @documented(
-    "`torch._inductor.list_options()` lists the options, those of the documentation of `torch.compile` among them"
+    "`torch._inductor.list_options()` lists the options, those of the documentation of `torch.compile` among them",
+    judges_itself="nothing is compiled",
 )
 def listed_options() -> None:
     names = torch._inductor.list_options()
@@ -37,10 +38,13 @@ def a_dict_of_options() -> None:
     compiled = torch.compile(
         formula, options={"epilogue_fusion": True, "shape_padding": True, "triton.cudagraphs": False}
     )
-    assert difference(compiled(x), formula(x)) < 1e-5
+    assert largest_difference(compiled(x), formula(x)) < 1e-5
 
 
-@documented("an unknown option, and one of a wrong type, are errors at the compile call that name it")
+@documented(
+    "an unknown option, and one of a wrong type, are errors at the compile call that name it",
+    judges_itself="nothing is compiled",
+)
 def wrong_options() -> None:
     for options in ({"max_autotuned": True}, {"max_autotune": "very"}):
         try:
@@ -51,7 +55,7 @@ def wrong_options() -> None:
             raise AssertionError(options)
 
 
-@documented("`torch._inductor.config.patch` sets options for a while")
+@documented("`torch._inductor.config.patch` sets options for a while", judges_itself="nothing is compiled")
 def patched_configuration() -> None:
     before = torch._inductor.config.max_autotune
     with torch._inductor.config.patch(max_autotune=not before):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from tests.documented.facts import difference, documented
+from tests.documented.facts import documented, largest_difference
 from torch import nn
 
 
@@ -17,7 +17,7 @@ def decorated_function() -> None:
         return torch.sin(x) + torch.cos(y)
 
     x, y = torch.randn(10), torch.randn(10)
-    assert difference(compiled(x, y), formula(x, y)) < 1e-6
+    assert largest_difference(compiled(x, y), formula(x, y)) < 1e-6
 
 
 @documented("a module is compiled by calling `torch.compile` on it, and trains as before: outputs and gradients")
@@ -37,8 +37,8 @@ def compiled_module() -> None:
     expected = model.layer.weight.grad.clone()
     model.zero_grad()
     compiled(x).sum().backward()
-    assert difference(compiled(x), model(x)) < 1e-6
-    assert difference(model.layer.weight.grad, expected) < 1e-5
+    assert largest_difference(compiled(x), model(x)) < 1e-6
+    assert largest_difference(model.layer.weight.grad, expected) < 1e-5
 
 
 @documented("functions that a compiled one calls are compiled with it, in the same graph")
@@ -57,7 +57,7 @@ def nested_calls() -> None:
         return inner(x) + inner(x + 1)
 
     x = torch.randn(5)
-    assert difference(outer(x), inner(x) + inner(x + 1)) == 0
+    assert largest_difference(outer(x), inner(x) + inner(x + 1)) == 0
     assert len(graphs) == 1
     assert sum(node.op == "call_function" and "tanh" in str(node.target) for node in graphs[0].graph.nodes) == 2
 
@@ -79,13 +79,16 @@ def data_dependent_branch() -> None:
 
     a, b = torch.randn(10), torch.ones(10)
     expected = a / (torch.abs(a) + 1)
-    assert difference(step(a, b), expected) == 0
+    assert largest_difference(step(a, b), expected) == 0
     assert len(graphs) == 2
-    assert difference(step(a, -2 * b), expected * 2) == 0
+    assert largest_difference(step(a, -2 * b), expected * 2) == 0
     assert len(graphs) == 3
 
 
-@documented("with `fullgraph=True` a graph break is an error that names the line")
+@documented(
+    "with `fullgraph=True` a graph break is an error that names the line",
+    judges_itself="an error is what is documented",
+)
 def one_graph_or_an_error() -> None:
     @torch.compile(fullgraph=True, backend="eager")
     def step(x):

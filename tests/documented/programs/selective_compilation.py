@@ -6,7 +6,7 @@ import contextlib
 import io
 
 import torch
-from tests.documented.facts import difference, documented
+from tests.documented.facts import documented, largest_difference
 from torch import nn
 from torch._dynamo.testing import CompileCounter, EagerAndRecordGraphs
 
@@ -29,7 +29,7 @@ def a_submodule() -> None:
     x = torch.randn(3, 4)
     expected = model(x)
     model.encoder = torch.compile(model.encoder, backend=counter, fullgraph=True)
-    assert difference(model(x), expected) < 1e-6
+    assert largest_difference(model(x), expected) < 1e-6
     assert counter.frame_count == 1
 
 
@@ -49,8 +49,9 @@ def layers_that_are_alike() -> None:
         found = x
         for layer in layers:
             found = layer(found)
-    assert difference(found, expected) < 1e-5
-    assert torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"] <= 1
+    assert largest_difference(found, expected) < 1e-5
+    counts = torch._dynamo.utils.counters["inductor"]
+    assert counts["fxgraph_cache_miss"] <= 1 <= counts["fxgraph_cache_miss"] + counts["fxgraph_cache_hit"] <= 4
 
 
 @documented(
@@ -70,7 +71,7 @@ def nested_regions() -> None:
         torch._logging.set_logs(aot_graphs=True)
         found = torch.compile(model, fullgraph=True, options={"force_disable_caches": True})(x, w)
         torch._logging.set_logs()
-    assert difference(found, model(x, w)) < 1e-6
+    assert largest_difference(found, model(x, w)) < 1e-6
     text = stream.getvalue()
     assert text.count("invoke_subgraph") >= 2, text
 
@@ -118,7 +119,7 @@ def one_call_in_the_graph() -> None:
 
     compiled = torch.compile(lambda x: opaque(x) + 1, backend=recorded, fullgraph=True)
     x = torch.randn(4)
-    assert difference(compiled(x), torch.tanh(x) * 2 + 1) < 1e-6
+    assert largest_difference(compiled(x), torch.tanh(x) * 2 + 1) < 1e-6
     (graph,) = recorded.graphs
     targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
     assert opaque in targets and len(targets) == 2

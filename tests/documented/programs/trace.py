@@ -6,10 +6,13 @@ from pathlib import Path
 
 import torch
 from tests.documented.facts import documented
-from tests.documented.scripts import run
+from tests.scripts import run
 
 
-@documented("`TORCH_TRACE=folder` writes what was compiled into that folder, the program's code among it")
+@documented(
+    "`TORCH_TRACE=folder` writes what was compiled into that folder, the program's code among it",
+    judges_itself="it is compiled in another process",
+)
 def trace_folder(folder: Path) -> None:
     script = """
 import torch

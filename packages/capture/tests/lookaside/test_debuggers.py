@@ -38,7 +38,7 @@ def helper(x):
 
 
 def breaks(x):
-    unread = x * 3  # noqa: F841
+    unread = x * 3  # noqa: F841  a debugger shows it
     y = x + 1
     breakpoint()
     z = y * 2
@@ -53,7 +53,7 @@ def starts_one(x):
 
 
 def calls_one_that_breaks(x):
-    unread = x * 3  # noqa: F841
+    unread = x * 3  # noqa: F841  a debugger shows it
     y = breaks(x)
     z = y + 1
     return z
