@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
 
 import flambeau
-from flambeau_runtime import graphs
-from flambeau_runtime.graphs import GraphDecision
 from tests.comparison import assert_same, gradients, twin_of
 from tests.models import zoo
 
-FAKE = Path(__file__).parents[2] / "packages" / "runtime" / "tests" / "graphs" / "fake.py"
-
-
-def fake_recorder() -> Any:
-    """The recorder of the runtime's own tests."""
-    spec = importlib.util.spec_from_file_location("flambeau_fake_recorder", FAKE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.FakeRecorder()
-
-
-class Seen:
-    """What was recorded and decided."""
-
-    def __init__(self) -> None:
-        self.recorders: list[Any] = []
-        self.decisions: list[GraphDecision] = []
-
-    def count(self, name: str) -> int:
-        return sum(getattr(recorder, name) for recorder in self.recorders)
+from .recorded import Seen, record_on_the_cpu
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Regions with CUDA graphs record CPU programs while a test runs."""
-    found, load = Seen(), graphs.load_graphed
-
-    def load_graphed(artifact: Any, *, report: Any, **options: Any) -> Any:
-        found.recorders.append(fake_recorder())
-
-        def tell(decision: GraphDecision) -> None:
-            found.decisions.append(decision)
-            report(decision)
-
-        return load(artifact, report=tell, recorder=found.recorders[-1], **options)
-
-    monkeypatch.setattr(graphs, "load_graphed", load_graphed)
-    yield found
+    return record_on_the_cpu(monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["mlp", "lstm_cell", "moe"])

@@ -5,9 +5,8 @@ Programs on the CPU are "recorded" by the recorder of the runtime's own tests, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,27 +16,15 @@ from torch import Tensor
 import flambeau
 from flambeau.compiler import mark_static_address, override_cudagraphs
 from flambeau.testing import CompileCounter
-from flambeau_runtime import graphs
-from tests.cudagraph.test_without_gpu import fake_recorder
+from tests.cudagraph.recorded import record_on_the_cpu
 
 from .rows import calls
 
 
 @pytest.fixture
-def decisions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def decisions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is decided about programs that are to be recorded."""
-    found: list[Any] = []
-    load = graphs.load_graphed
-
-    def load_graphed(artifact: Any, *, report: Any, **options: Any) -> Any:
-        def tell(decision: Any) -> None:
-            found.append(decision)
-            report(decision)
-
-        return load(artifact, report=tell, recorder=fake_recorder(), **options)
-
-    monkeypatch.setattr(graphs, "load_graphed", load_graphed)
-    yield found
+    return record_on_the_cpu(monkeypatch).decisions
 
 
 def recorded(decisions: list[Any]) -> list[tuple[str, str]]:
@@ -147,14 +134,13 @@ def test_one_function_called_outside_and_inside_of_a_block(
     order: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls outside replay the recording and calls inside do not, whichever came first; each is compiled once."""
-    recorder = fake_recorder()
-    monkeypatch.setattr(graphs, "load_graphed", partial(graphs.load_graphed, recorder=recorder))
+    seen = record_on_the_cpu(monkeypatch)
     x, w = torch.randn(8, 8), torch.randn(8, 8)
     compiled = flambeau.compile(two_layers, options={"triton.cudagraphs": True})
     for inside in order:
-        before = recorder.replayed
+        before = seen.count("replayed")
         for _ in range(3):
             with override_cudagraphs(fwd=False) if inside else nullcontext():
                 assert torch.allclose(compiled(x, w), two_layers(x, w), atol=1e-5)
-        assert (recorder.replayed > before) is not inside
-    assert (recorder.warmed, recorder.recorded) == (1, 1)
+        assert (seen.count("replayed") > before) is not inside
+    assert (seen.count("warmed"), seen.count("recorded")) == (1, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,27 +13,15 @@ from torch import Tensor
 
 import flambeau
 from flambeau.errors import NotRecorded
-from flambeau_runtime import graphs
-from tests.cudagraph.test_without_gpu import fake_recorder
+from tests.cudagraph.recorded import record_on_the_cpu
 
 from .rows import calls
 
 
 @pytest.fixture
-def decisions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Regions with CUDA graphs record CPU programs, by running them again."""
-    found: list[Any] = []
-    load = graphs.load_graphed
-
-    def load_graphed(artifact: Any, *, report: Any, **options: Any) -> Any:
-        def tell(decision: Any) -> None:
-            found.append(decision)
-            report(decision)
-
-        return load(artifact, report=tell, recorder=fake_recorder(), **options)
-
-    monkeypatch.setattr(graphs, "load_graphed", load_graphed)
-    yield found
+def decisions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is decided about programs that are to be recorded."""
+    return record_on_the_cpu(monkeypatch).decisions
 
 
 def two_layers(x: Tensor, w: Tensor) -> Tensor:
