@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from torch import Tensor
 import flambeau
 from flambeau import log
 from flambeau.log import ARTIFACTS
-
-FRESH = {"force_disable_caches": True}
-"""What comes from the disk cache is not compiled, so that the compiler has nothing to tell."""
+from tests.texts import lines_with, shown
 
 NEED_MORE = {
     "autotuning",
@@ -44,21 +41,6 @@ def own_configuration() -> Iterator[None]:
     """Leave logs as they were."""
     yield
     log.configure(log.LogSettings())
-
-
-def shown(names: str, function: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> str:
-    """What is printed while a function is compiled and called with each tuple of arguments."""
-    stream = io.StringIO()
-    log.configure(log.parse(names), stream)
-    compiled = flambeau.compile(function, options=FRESH, **options)
-    for args in calls:
-        compiled(*args)
-    return stream.getvalue()
-
-
-def lines_with(text: str, *words: str) -> list[str]:
-    """The lines that hold every word."""
-    return [line.strip() for line in text.splitlines() if all(word in line for word in words)]
 
 
 def weighted(x: Tensor, w: Tensor) -> Tensor:

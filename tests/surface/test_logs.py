@@ -6,9 +6,7 @@ import io
 import json
 import logging
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,11 @@ import flambeau
 from flambeau import log
 from flambeau.compiler import set_logs
 from flambeau.errors import InvalidOption, UnknownName
+from tests import scripts
+from tests.texts import COMPILED_ANEW, shown
 
 from .rows import calls
 
-FRESH = {"force_disable_caches": True}
 LINE = "return torch.relu(x.sin() @ w).sum()"
 
 
@@ -42,16 +41,6 @@ def weighted(x: Tensor, w: Tensor) -> Tensor:
 def arguments(size: int = 4) -> tuple[Tensor, Tensor]:
     """What it is called with."""
     return torch.randn(size, 4), torch.randn(4, 4, requires_grad=True)
-
-
-def shown(names: str, function: Callable[..., Any], *inputs: tuple[Any, ...], **options: Any) -> str:
-    """What is printed while a function is compiled and called with each tuple of arguments."""
-    stream = io.StringIO()
-    log.configure(log.parse(names), stream)
-    compiled = flambeau.compile(function, options=FRESH, **options)
-    for args in inputs:
-        compiled(*args)
-    return stream.getvalue()
 
 
 @calls("logs", "recompiles", "recompiles_verbose", "guards", "verbose_guards", "graph_breaks")
@@ -184,7 +173,7 @@ def test_cuda_graphs_say_what_stays() -> None:
     module = torch.nn.Linear(4, 4)
     stream = io.StringIO()
     log.configure(log.parse("cudagraphs,cudagraph_static_inputs"), stream)
-    flambeau.compile(module, options={**FRESH, "triton.cudagraphs": True})(torch.randn(2, 4))
+    flambeau.compile(module, options={**COMPILED_ANEW, "triton.cudagraphs": True})(torch.randn(2, 4))
     first = stream.getvalue().split("[flambeau cudagraph_static_inputs]")[1].splitlines()[0]
     assert "weight" in first.partition("copied=")[0] and "input" in first.partition("copied=")[2]
     assert "[flambeau cudagraphs]" in stream.getvalue()
@@ -236,7 +225,7 @@ def test_missed_optimisations() -> None:
     assert "graph_break_in_a_loop" in text and "move what breaks out of the loop" in text
     stream = io.StringIO()
     log.configure(log.parse("perf_hints"), stream)
-    flambeau.compile(weighted, options={**FRESH, "triton.cudagraphs": True})(*arguments())
+    flambeau.compile(weighted, options={**COMPILED_ANEW, "triton.cudagraphs": True})(*arguments())
     assert "no_cuda_graph" in stream.getvalue() and "reason=" in stream.getvalue()
 
 
@@ -323,14 +312,14 @@ def configured(names: str, **variables: str) -> io.StringIO:
 def test_formats() -> None:
     """One JSON object a line; torch's short form; a format of `logging`."""
     stream = configured("graph_code", FORMAT="json")
-    flambeau.compile(weighted, options=FRESH)(*arguments())
+    flambeau.compile(weighted, options=COMPILED_ANEW)(*arguments())
     (event,) = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert event["artifact"] == "graph_code" and event["event"] == "graph" and "matmul" in event["code"] and event["id"]
     stream = configured("graph_code", FORMAT="short")
-    flambeau.compile(weighted, options=FRESH)(*arguments())
+    flambeau.compile(weighted, options=COMPILED_ANEW)(*arguments())
     assert stream.getvalue().startswith("DEBUG:flambeau.observe:graph")
     stream = configured("graph_code", FORMAT="%(filename)s|%(trace_id)s|%(artifact)s|%(message)s")
-    flambeau.compile(weighted, options=FRESH)(*arguments())
+    flambeau.compile(weighted, options=COMPILED_ANEW)(*arguments())
     file, number, artifact, message = stream.getvalue().splitlines()[0].split("|")
     assert (file, artifact, message) == ("observe.py", "graph_code", "graph ") or message.startswith("graph")
     assert number.startswith("[") and number.endswith("/0]")
@@ -342,7 +331,7 @@ def test_formats() -> None:
 @calls("logs", "LOGS_TRACE_ID_FILTER")
 def test_events_have_the_id_of_their_compile() -> None:
     """`[frame/entry]`, in every stage of it; a filter shows one of them, or all of a frame."""
-    compiled = flambeau.compile(weighted, options=FRESH, dynamic=False)
+    compiled = flambeau.compile(weighted, options=COMPILED_ANEW, dynamic=False)
     stream = configured("guards,aot_graphs")
     compiled(*arguments())
     compiled(*arguments(5))
@@ -355,7 +344,7 @@ def test_events_have_the_id_of_their_compile() -> None:
         (frame, {f"[{frame}/0]", f"[{frame}/1]"}),
         ("9999/0", set()),
     ):
-        again = flambeau.compile(weighted, options=FRESH, dynamic=False)
+        again = flambeau.compile(weighted, options=COMPILED_ANEW, dynamic=False)
         stream = configured("guards", TRACE_ID_FILTER=wanted)
         again(*arguments())
         again(*arguments(5))
@@ -374,10 +363,7 @@ assert (logging.root.handlers, logging.root.level) == before
 @calls("logs", "LOGS_OUT")
 def test_events_go_to_a_file_too(tmp_path: Path) -> None:
     """The file that the environment names, in a folder that is made; standard error as well; the application's logging stays."""
-    import os
-
     path = tmp_path / "made" / "out.txt"
-    variables = {**os.environ, "FLAMBEAU_LOGS": "graph_code", "FLAMBEAU_LOGS_OUT": str(path)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = scripts.run(PROGRAM, tmp_path, FLAMBEAU_LOGS="graph_code", FLAMBEAU_LOGS_OUT=path)
+    assert done.status == 0, done.stderr
     assert "[flambeau graph_code]" in done.stderr and path.read_text() in done.stderr and path.read_text()

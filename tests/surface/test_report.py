@@ -55,7 +55,7 @@ def test_what_was_fused_is_drawn(tmp_path: Path) -> None:
     """A picture of each program stands beside the trace where it is asked for, and only there."""
     folders = tmp_path / "with", tmp_path / "without"
     for folder, draws in zip(folders, (True, False), strict=True):
-        options = {"trace.debug_dir": str(folder), "trace.graph_diagram": draws, "force_disable_caches": True}
+        options = {"trace.debug_dir": str(folder), "trace.graph_diagram": draws, "fx_graph_cache": False}
         flambeau.compile(halved, options=options)(torch.randn(4))
     (picture,) = folders[0].glob("*.svg")
     assert picture.read_text().startswith("<svg") and not list(folders[1].glob("*.svg"))
