@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,8 @@ STAGES = {
     "lock": "flambeau_runtime.cache.store.Store.lock",
 }
 """What each stage calls, which fails."""
+OF_THE_STORE = {"store, read", "store, written", "lock"}
+"""Those that may not find kernels there, or what fails would not be called."""
 
 
 class Fault(Exception):
@@ -79,6 +82,22 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that has those of `program`: a C++ compiler takes longer than all else here."""
+    folder = tmp_path_factory.mktemp("kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLAMBEAU_CACHE_DIR", str(folder))
+        results(flambeau.compile(program))
+    flambeau.compiler.reset()
+    return folder
+
+
+def take(kernels: Path, cache: Path) -> None:
+    """Have a cache hold them too."""
+    shutil.copytree(kernels / "v1" / "kernel", cache / "v1" / "kernel", dirs_exist_ok=True)
+
+
 def leftovers(folder: Path) -> list[Path]:
     """Files that are no entries."""
     files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
@@ -93,8 +112,10 @@ def told(function: Callable[..., Any]) -> tuple[tuple[Any, ...], list[str]]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_that_fails(stage: str, fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_fails(stage: str, fresh: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager's results and gradients, one warning for the function, and the next compile is as if nothing had been."""
+    if stage not in OF_THE_STORE:
+        take(kernels, fresh)
     expected = results(program)
     with monkeypatch.context() as patch:
         patch.setattr(STAGES[stage], raises(lambda: Fault("seeded")))
@@ -108,11 +129,20 @@ def test_a_stage_that_fails(stage: str, fresh: Path, monkeypatch: pytest.MonkeyP
             with pytest.raises(flambeau.FlambeauError, match="Fault: seeded"):
                 results(flambeau.compile(program, **more))
     assert not leftovers(fresh)
+    take(kernels, fresh)
+    found, warned = told(flambeau.compile(program, fullgraph=True))
+    for given, wanted in zip(found, expected, strict=True):
+        assert_same(given, wanted)
+    assert not warned
+    assert list((fresh / "v1" / "graph").rglob("*")) and not leftovers(fresh)
 
 
 @pytest.mark.parametrize("stage", ["forward", "backward"])
-def test_a_program_that_fails_when_it_runs(stage: str, fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_fails_when_it_runs(
+    stage: str, fresh: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each call is repeated in eager, with the numbers that it draws and the gradients of these."""
+    take(kernels, fresh)
     expected = results(program)
     made = stack.load_program
 
@@ -243,8 +273,9 @@ def test_a_disk_that_fails(where: str, fresh: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("damage", [b"garbage", None])
-def test_damaged_entries(damage: bytes | None, fresh: Path) -> None:
+def test_damaged_entries(damage: bytes | None, fresh: Path, kernels: Path) -> None:
     """They are misses, removed and written anew."""
+    take(kernels, fresh)
     expected = results(program)
     results(flambeau.compile(program))
     entries = [path for path in (fresh / "v1").glob("*/??/*") if path.is_file()]
