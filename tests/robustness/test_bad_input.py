@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import warnings
@@ -19,6 +20,7 @@ import torch
 import flambeau
 from flambeau import compat
 from flambeau.errors import BackendError, InvalidOption, UnknownName, UnsupportedEnvironment
+from tests import scripts
 
 PROGRAM = """
 import warnings, torch, flambeau
@@ -36,16 +38,14 @@ print("correct")
 """
 
 
-def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A Python process with the given environment on top of this one's."""
-    merged = {**os.environ, "FLAMBEAU_SUPPRESS_ERRORS": "0", **environment}
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], env=merged, capture_output=True, text=True, timeout=120
-    )
+def run(program: str, **environment: object) -> scripts.Done:
+    """A process with the given environment on top of this one's."""
+    with tempfile.TemporaryDirectory() as folder:
+        return scripts.run(textwrap.dedent(program), Path(folder), FLAMBEAU_SUPPRESS_ERRORS="0", **environment)
 
 
-def warnings_of(done: subprocess.CompletedProcess[str]) -> int:
-    assert done.returncode == 0, done.stderr
+def warnings_of(done: scripts.Done) -> int:
+    assert done.status == 0, done.stderr
     assert "correct" in done.stdout
     found = re.search(r"warnings: (\d+)", done.stdout)
     assert found

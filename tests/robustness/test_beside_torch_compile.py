@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 import tomllib
 from pathlib import Path
+
+from tests import scripts
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELUDE = """
@@ -41,23 +40,18 @@ PRELUDE = """
 """
 
 
-def run(program: str, folder: Path, **environment: str) -> str:
+def run(program: str, folder: Path) -> str:
     """The output of a process; the published entry point is on its path, as where the package is installed."""
     project = tomllib.loads((ROOT / "packages/api/pyproject.toml").read_text())["project"]
     (points,) = (project["entry-points"][group] for group in project["entry-points"])
-    published = folder / "published" / "flambeau-0.dist-info"
-    published.mkdir(parents=True, exist_ok=True)
+    published = folder / "flambeau-0.dist-info"
+    published.mkdir()
     (published / "METADATA").write_text("Metadata-Version: 2.1\nName: flambeau\nVersion: 0\n")
     text = "\n".join(f"{name} = {value}" for name, value in points.items())
     (published / "entry_points.txt").write_text(f"[torch_dynamo_backends]\n{text}\n")
-    path = os.pathsep.join([str(published.parent), *sys.path])
-    merged = {
-        **os.environ, "PYTHONPATH": path, "FLAMBEAU_CACHE_DIR": str(folder / "cache"), "FLAMBEAU_SUPPRESS_ERRORS": "0",
-        **environment,
-    }  # fmt: skip
     source = textwrap.dedent(PRELUDE) + textwrap.dedent(program)
-    done = subprocess.run([sys.executable, "-c", source], env=merged, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = scripts.run(source, folder, FLAMBEAU_CACHE_DIR=folder / "cache")
+    assert done.status == 0, done.output
     return done.stdout
 
 
