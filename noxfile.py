@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import nox
@@ -74,6 +75,14 @@ def install(session: nox.Session, *packages: str, torch: str = TORCH, editable: 
         session.install("--no-build-isolation", *(["-e"] if editable else []), f"packages/{name}")
 
 
+def distributions(session: nox.Session, packages: Iterable[str], folder: Path) -> None:
+    """The sdist of each package, and the wheel that is built of it."""
+    session.install(TORCH, "hatchling>=1.27", "build")
+    for name in packages:
+        # Without `--wheel` or `--sdist` the wheel is built of the sdist.
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(folder), f"packages/{name}")
+
+
 def pytest(session: nox.Session, *arguments: str) -> None:
     session.run(
         "python",
@@ -113,13 +122,10 @@ def tests_package(session: nox.Session, package: str) -> None:
 @nox.parametrize("package", list(PACKAGES), ids=list(PACKAGES))
 def packages(session: nox.Session, package: str) -> None:
     """A package as others get it: the sdist, the wheel that is built of it, installed with what it declares, and its quickest tests."""
-    session.install(TORCH, "hatchling>=1.27", "build")
     made = Path(session.create_tmp())
     for old in made.glob("flambeau*"):
         old.unlink()
-    for name in [*SIBLINGS[package], package]:
-        # Without `--wheel` or `--sdist` the wheel is built of the sdist.
-        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(made), f"packages/{name}")
+    distributions(session, [*SIBLINGS[package], package], made)
     session.install(*map(str, sorted(made.glob("*.whl"))))
     session.run("python", "-m", "pip", "check")
     session.run("python", "-I", "-c", f"import {PACKAGES[package]} as package; print(package.__file__)")
@@ -246,7 +252,7 @@ def ecosystem(session: nox.Session) -> None:
     install(session, "api", torch="torch==2.14.1")
     session.install(*TEST_REQUIREMENTS, "-r", "examples/ecosystem/requirements.txt")
     if session.posargs == ["table"]:
-        session.run("python", "-m", "benchmarks.ecosystem", "--out", "docs/ecosystem.md", env={"OMP_NUM_THREADS": "1"})
+        session.run("python", "-m", "benchmarks.ecosystem", "--out", "docs/ecosystem.md")
     else:
         pytest(session, "tests/ecosystem", *session.posargs)
 
@@ -336,9 +342,7 @@ def browser(session: nox.Session) -> None:
 @nox.session
 def build(session: nox.Session) -> None:
     """sdist and wheel of each package, into dist/."""
-    session.install(TORCH, "hatchling>=1.27", "build")
-    for name in PACKAGES:
-        session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", f"packages/{name}")
+    distributions(session, PACKAGES, Path("dist"))
 
 
 @nox.session

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,8 +21,8 @@ from typing import Any
 import torch
 
 from .engines import ENGINES, compiled
+from .runner import Record, Runner
 
-ROOT = Path(__file__).resolve().parent.parent
 #: Example -> the libraries that it uses.
 EXAMPLES = {
     "generation": ("transformers",),
@@ -40,9 +36,12 @@ EXAMPLES = {
     "detection": ("torchvision",),
 }
 STEPS = 15
+#: How many of them are not among the later ones.
+WARM = 3
 #: Rewritten sums round otherwise; training carries that on.
 TOLERANCE = {"rtol": 2e-3, "atol": 2e-4}
-_SECONDS = 900
+#: Of one example under one engine.
+_SECONDS = 900.0
 
 
 def as_it_is(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
@@ -50,20 +49,24 @@ def as_it_is(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
     return function
 
 
-def measured(name: str, engine: str) -> dict[str, Any]:
+def measured(request: Record, leave_to: Callable[[str], None]) -> Iterator[Record]:
     """One example under one engine, in this process: `first` and `later` are seconds, `differs` what is not as in eager."""
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    example = importlib.import_module(f"examples.ecosystem.{name}")
+    torch.set_num_threads(1)
+    example = importlib.import_module(f"examples.ecosystem.{request['workload']}")
+    leave_to("compile")
     expected = example.make(as_it_is)
-    step = example.make(partial(compiled, engine))
+    step = example.make(partial(compiled, request["engine"]))
     seconds, differs = [], ""
-    for _ in range(STEPS):
+    for number in range(STEPS):
+        if number == WARM:
+            leave_to("time")
         wanted = expected()
         start = time.perf_counter()
         results = step()
         seconds.append(time.perf_counter() - start)
         differs = differs or difference(results, wanted)
-    return {"first": seconds[0], "later": statistics.median(seconds[3:]), "differs": differs, "graphs": graphs(engine)}
+    later = statistics.median(seconds[WARM:])
+    yield {"first": seconds[0], "later": later, "differs": differs, "graphs": graphs(request["engine"])}
 
 
 def difference(results: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> str:
@@ -86,28 +89,7 @@ def graphs(engine: str) -> int | None:
     return None
 
 
-def in_own_process(name: str, engine: str) -> dict[str, Any]:
-    """`measured`, with empty caches; an engine that fails gives `failed`, the last line of its error."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "found.json"
-        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "FLAMBEAU_CACHE_DIR": f"{folder}/flambeau"}
-        command = [sys.executable, "-m", "benchmarks.ecosystem", name, "--engine", engine, "--out", str(out)]
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **caches},
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1]}
-        found: dict[str, Any] = json.loads(out.read_text())
-        return found
-
-
-def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
+def table(found: dict[str, dict[str, Record]]) -> str:
     """Rows of the examples, in Markdown."""
     lines = [
         "| example | libraries | as in eager: torch.compile / flambeau | graphs | first step, s | later steps, ms: eager | torch.compile | flambeau |",
@@ -127,11 +109,11 @@ def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def _verdict(record: dict[str, Any]) -> str:
-    return "fails" if "failed" in record else "**no**" if record["differs"] else "yes"
+def _verdict(record: Record) -> str:
+    return "fails" if "error" in record else "**no**" if record["differs"] else "yes"
 
 
-def _number(record: dict[str, Any], key: str, scale: float) -> str:
+def _number(record: Record, key: str, scale: float) -> str:
     return f"{record[key] * scale:.2f}" if key in record else "–"
 
 
@@ -142,19 +124,21 @@ def _version(library: str) -> str:
         return "(missing)"
 
 
-def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
+def page(records: Sequence[Record]) -> str:
     """The table, and what failed or differed."""
+    found: dict[str, dict[str, Record]] = {}
+    for record in records:
+        found.setdefault(record["workload"], {})[record["engine"]] = record
     notes = [
-        f"- {name}, {engine}: {record.get('failed') or record.get('differs')}"
-        for name, by_engine in found.items()
-        for engine, record in by_engine.items()
-        if record.get("failed") or record.get("differs")
+        f"- {record['workload']}, {record['engine']}: {record.get('error') or record['differs']}"
+        for record in records
+        if record.get("error") or record.get("differs")
     ]
     return (
         "# Libraries on top of PyTorch\n\n"
         "Programs as users of these libraries write them, with tiny random weights, on a CPU: each under eager, torch.compile and flambeau, in processes of their\n"
         "own with empty caches. Steps are a training step, a call, or a whole `fit` or `generate`, as the example says; small sizes, so that what is measured is\n"
-        f"mostly the cost of calls. Later steps: the median of {STEPS - 3}. torch {torch.__version__}, Python {sys.version.split()[0]}, one thread.\n\n"
+        f"mostly the cost of calls. Later steps: the median of {STEPS - WARM}. torch {torch.__version__}, Python {sys.version.split()[0]}, one thread.\n\n"
         "`nox -s ecosystem` runs the examples as tests; `nox -s ecosystem -- table` writes this page.\n\n"
         f"{table(found)}\n" + ("\nWhat failed or differed:\n\n" + "\n".join(notes) + "\n" if notes else "")
     )
@@ -164,19 +148,10 @@ def main() -> None:
     """Measure, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ecosystem", description="examples/ecosystem, timed")
     parser.add_argument("names", nargs="*", choices=[*EXAMPLES, []], default=list(EXAMPLES))
-    parser.add_argument("--engine", choices=ENGINES, help="measure one example in this process, and write JSON")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    if args.engine:
-        args.out.write_text(json.dumps(measured(args.names[0], args.engine)))
-        return
-    found = {}
-    for name in args.names:
-        found[name] = {}
-        for engine in ENGINES:
-            found[name][engine] = in_own_process(name, engine)
-            print(name, engine, found[name][engine], flush=True)
-    args.out.write_text(page(found))
+    requests = [{"experiment": "ecosystem", "workload": name} for name in args.names]
+    args.out.write_text(page(Runner(timeout=_SECONDS).run(requests, cache="new")))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from tests.comparison import gradient_errors, relative_error
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import attention_grid, clock, engines, workloads
+from . import attention_grid, clock, ecosystem, engines, workloads
 from .surroundings import watched
 
 Request = dict[str, Any]
@@ -306,8 +306,14 @@ def attention(request: Request) -> Iterator[Request]:
     yield from attention_grid.measured(request, leave_to)
 
 
+def libraries(request: Request) -> Iterator[Request]:
+    """A program of `examples/ecosystem`."""
+    yield from ecosystem.measured(request, leave_to)
+
+
 EXPERIMENTS = {
     "attention": attention,
+    "ecosystem": libraries,
     "steady_state": steady_state,
     "compile_time": compile_time,
     "overhead": overhead,
