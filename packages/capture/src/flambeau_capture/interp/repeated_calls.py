@@ -129,7 +129,7 @@ class RepeatedCalls(Part):
     def _state(self) -> tuple[Any, ...]:
         """What the code of a module may read besides the module and its arguments."""
         graph = self.t.graph
-        return current_state(), self.t.heap.size(), tuple(map(id, graph.open_modes)), len(graph.settings)
+        return current_state(), self.t.heap.size(), tuple(graph.open_modes), len(graph.settings)
 
     def _is_changed(self, source: Source) -> bool:
         """Whether the frame has changed an object that a module leads to: its guards do not tell."""
