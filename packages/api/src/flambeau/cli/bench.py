@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,7 +31,7 @@ _NAMES = ("eager", "torch.compile", "flambeau")
 _ON_CPU = "eager,torch.compile,flambeau,flambeau/max-autotune-no-cudagraphs"
 _ON_GPU = "eager,torch.compile,torch.compile/reduce-overhead,flambeau,flambeau/reduce-overhead,flambeau/max-autotune"
 #: Letters of an engine that stand in one line: the table fits a terminal of 80 columns.
-_WIDEST = 28
+_WIDEST = 24
 _CACHES = {"FLAMBEAU_CACHE_DIR": "flambeau", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
@@ -144,7 +145,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         made.add_column(head, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
     eager = next((row["median"] for row in rows if row["engine"] == "eager" and "median" in row), None)
     for row in rows:
-        name = row["engine"].replace("/", "/\n ") if len(row["engine"]) > _WIDEST else row["engine"]
+        name = "\n ".join(textwrap.wrap(row["engine"], _WIDEST))  # at hyphens
         if "error" in row:
             made.add_row(name, "failed", style="red")
             continue
