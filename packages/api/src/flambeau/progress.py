@@ -76,8 +76,9 @@ class Board:
                 self._began = now
             self._stop = threading.Event()
             wait = max(self._began + patience - now, 0.0)
+            line = StatusLine(sys.stderr)
             thread = threading.Thread(
-                target=self._draw, args=(sys.stderr, self._stop, wait), name="flambeau-progress", daemon=True
+                target=self._draw, args=(line, self._stop, wait), name="flambeau-progress", daemon=True
             )
             try:
                 thread.start()
@@ -97,11 +98,10 @@ class Board:
         if thread is not None:
             thread.join()
 
-    def _draw(self, stream: Any, stop: threading.Event, wait: float) -> None:
+    def _draw(self, line: StatusLine, stop: threading.Event, wait: float) -> None:
         """The thread: draws until it is told to stop."""
         if stop.wait(wait):
             return
-        line = StatusLine(stream)
         log.listen(self._hear)
         try:
             while True:

@@ -1,15 +1,15 @@
 """One line under the cursor of a terminal, which goes away without a trace.
 
 In: a stream on a terminal, words. Out: the words, drawn on the line below the one that the program writes on; that line, and where the cursor is on it, stay as
-they are, so that what the program prints meanwhile goes where it would have gone.
-
-A thread draws it beside the program, which waits for that thread at the end: nothing is imported here. The program may hold a lock of an import, and a library
-that draws random numbers as it is loaded (rich does) would take them from the program.
+they are, so that what the program prints meanwhile goes where it would have gone. rich renders the words; it is loaded by who makes the first `StatusLine`, whole: a thread
+beside the program that loaded something could wait for the program's imports, and take from its random numbers.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import random
 import unicodedata
 from collections.abc import Sequence
 from time import perf_counter
@@ -17,11 +17,6 @@ from typing import Any, TextIO
 
 _ROOM = "\x1bD\x1b[A"  # a line below, also at the bottom of the screen; the column stays
 _SAVE, _RESTORE, _DOWN, _CLEAR = "\x1b7", "\x1b8", "\x1bD\r", "\x1b[J"
-_STYLES = {"bold": "\x1b[1m", "dim": "\x1b[2m", "cyan": "\x1b[36m"}
-_PLAIN = "\x1b[0m"
-_TURNING = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", 0.08
-_TURNING_ASCII = "-\\|/", 0.13
-"""Pictures of a spinner, and how many seconds each is shown."""
 
 
 def is_terminal(stream: Any) -> bool:
@@ -39,18 +34,26 @@ class StatusLine:
         self._stream = stream
         self._is_drawn = False
         self._is_over = False
-        is_unicode = (getattr(stream, "encoding", None) or "").lower().replace("-", "").startswith("utf")
-        self._turning, self._cut = (_TURNING, "…") if is_unicode else (_TURNING_ASCII, "...")
+        self._rendered = io.StringIO()
+        self._console, self._spinner, self._text = _rich(stream, self._rendered)
+        self._render([])
 
     def draw(self, parts: Sequence[tuple[str, str]]) -> None:
-        """Show words, each "bold", "dim", or as they are (""), behind a spinner."""
-        pictures, seconds = self._turning
-        turning = pictures[int(perf_counter() / seconds) % len(pictures)]
-        room = _columns(self._stream) - 1  # a full line would wrap
-        drawn = _fitted([(turning, "" if os.environ.get("NO_COLOR") else "cyan"), (" ", ""), *parts], room, self._cut)
+        """Show words, each with a style of rich, behind a spinner."""
         # What is behind the cursor is an earlier line of ours: the program writes before it.
-        self._write(f"{_ROOM}{_SAVE}{_CLEAR}{_DOWN}{drawn}{_RESTORE}")
+        self._write(f"{_ROOM}{_SAVE}{_CLEAR}{_DOWN}{self._render(parts)}{_RESTORE}")
         self._is_drawn = True
+
+    def _render(self, parts: Sequence[tuple[str, str]]) -> str:
+        turning = self._spinner.render(perf_counter())
+        shown = [(_printable(words), style) for words, style in parts]
+        text = self._text.assemble((str(turning), "cyan"), " ", *shown)
+        self._console.width = _columns(self._stream) - 1  # a full line would wrap
+        self._console.print(text, no_wrap=True, overflow="ellipsis", crop=True, end="")
+        drawn = self._rendered.getvalue()
+        self._rendered.seek(0)
+        self._rendered.truncate()
+        return drawn
 
     def clear(self) -> None:
         """Leave the terminal as it was."""
@@ -68,6 +71,11 @@ class StatusLine:
             self._is_over = True
 
 
+def _printable(words: str) -> str:
+    """A code of the terminal in a name would move the cursor."""
+    return "".join(letter if letter.isprintable() or unicodedata.combining(letter) else "?" for letter in words)
+
+
 def _columns(stream: TextIO) -> int:
     try:
         return max(os.get_terminal_size(stream.fileno()).columns or 80, 20)
@@ -75,27 +83,15 @@ def _columns(stream: TextIO) -> int:
         return 80
 
 
-def _fitted(parts: Sequence[tuple[str, str]], room: int, cut: str) -> str:
-    """The words with the codes of their styles, in so many columns; `cut` stands for what has no room."""
-    if sum(_width(letter) for text, _ in parts for letter in text) <= room:
-        cut = ""
-    room -= len(cut)
-    drawn = ""
-    for text, style in parts:
-        shown = ""
-        for letter in text:
-            room -= _width(letter)
-            if room < 0:
-                break
-            shown += letter if letter.isprintable() else "?"  # a code of the terminal would move the cursor
-        drawn += f"{_STYLES[style]}{shown}{_PLAIN}" if style and shown else shown
-        if room < 0:
-            break
-    return drawn + cut
-
-
-def _width(letter: str) -> int:
-    """Columns that a terminal gives a letter."""
-    if unicodedata.combining(letter):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+def _rich(stream: TextIO, rendered: TextIO) -> tuple[Any, Any, Any]:
+    """A console that writes to `rendered`, a spinner in letters that `stream` has, and rich's class of texts. Python's generator stays as it is: rich draws from it as it is loaded."""
+    numbers = random.getstate()
+    try:
+        from rich.console import Console
+        from rich.spinner import Spinner
+        from rich.text import Text
+    finally:
+        random.setstate(numbers)
+    is_unicode = (getattr(stream, "encoding", None) or "").lower().replace("-", "").startswith("utf")
+    console = Console(file=rendered, force_terminal=True, highlight=False)
+    return console, Spinner("dots" if is_unicode else "line"), Text
