@@ -165,7 +165,8 @@ def test_the_picture() -> None:
     root = ElementTree.fromstring(drawn)
     bars = [each for each in root.iter("{http://www.w3.org/2000/svg}rect") if each.get("rx")]
     assert ", 2.00x" in drawn and "was not quiet" in drawn
-    assert "was not quiet" not in picture("quiet", [{"engine": "eager", **ROW, "high": 9.5e-4}])
+    quiet = picture("quiet", [{"engine": "eager", **ROW, "low": 9.8e-4, "high": 1.03e-3}])
+    assert "was not quiet" not in quiet and "l5 3l-5 3" not in quiet
     assert len(bars) == 9 and "failed" in drawn and "&lt;make&gt;" in drawn
 
 

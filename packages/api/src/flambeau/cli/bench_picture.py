@@ -14,6 +14,8 @@ from ..units import bytes_text, seconds_text
 _BAR, _GAP, _ROW, _TOP = 250, 120, 26, 54
 _LETTER = 7.2
 """About the widest that a letter of a name is."""
+#: How far a line is shown, relative to its bar.
+_FARTHEST = 1.25
 #: The spread of calls, relative to their median, above which the machine was not quiet.
 LOUD = 0.1
 _COLOURS = {"eager": "#8a8f98", "torch.compile": "#d9822b", "flambeau": "#2b6cb0"}
@@ -35,7 +37,7 @@ def picture(title: str, rows: Sequence[dict[str, Any]]) -> str:
     for place, (name, key, told) in enumerate(panels):
         x = left + place * (_BAR + _GAP)
         parts.append(_text(x, 44, name, colour="#555"))
-        most = max((row[key] for row in rows if "error" not in row), default=0) or 1
+        most = max((_reach(row, key) for row in rows if "error" not in row), default=0) or 1
         for number, row in enumerate(rows):
             if "error" in row:
                 parts += [_text(x, _middle(number), "failed", colour="#b00020")] if place == 0 else []
@@ -45,9 +47,14 @@ def picture(title: str, rows: Sequence[dict[str, Any]]) -> str:
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" font-family="system-ui, sans-serif"><title>{escape(title)}</title>'
+        f'style="max-width:100%;height:auto" role="img" font-family="system-ui, sans-serif"><title>{escape(title)}</title>'
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n{body}\n</svg>\n'
     )
+
+
+def _reach(row: dict[str, Any], key: str) -> float:
+    """How far a bar and its line go. One call that waited for another process would make all bars short."""
+    return min(row["high"], _FARTHEST * row[key]) if key == "median" else row[key]
 
 
 def is_loud(row: dict[str, Any]) -> bool:
@@ -71,7 +78,6 @@ def _bar(x: int, number: int, row: dict[str, Any], key: str, most: float, words:
     end = length
     if key == "median":
         low, high = row["low"] / most * _BAR, row["high"] / most * _BAR
-        # One call that waited for another process would make all bars short.
         shown = min(high, _BAR)
         end = max(shown, length)
         arrow = "" if high <= _BAR else "m-5 -3l5 3l-5 3"
