@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
 from flambeau import log, progress
 from flambeau.progress import Board, around
@@ -240,6 +241,18 @@ def test_where_it_is_off(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(progress._Process.board, "shown", None)
     with wrapped(None):  # type: ignore[arg-type]
         pass
+
+
+def test_a_model_is_named_where_its_code_is_a_decorators(terminal: Terminal) -> None:
+    def decorated(self: nn.Module) -> None: ...
+
+    wrapped = around(True, None)
+    assert wrapped is not None
+    for code, expected in ((decorated.__code__, "Linear, test_a_model"), (nn.Linear.forward.__code__, "compiling")):
+        with wrapped(SimpleNamespace(code=code, locals={"self": nn.Linear(1, 1)})):  # type: ignore[arg-type]
+            until(lambda: "Linear" in terminal.getvalue())
+            assert (expected in terminal.getvalue()) and ("Linear, Linear" not in terminal.getvalue())
+        terminal.truncate(0)
 
 
 def test_what_is_compiled_inside_ends_with_an_error(terminal: Terminal) -> None:

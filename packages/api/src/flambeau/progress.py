@@ -25,6 +25,7 @@ from flambeau_capture import Around, FrameInfo
 
 from . import log
 from .status_line import StatusLine, is_terminal
+from .targets import owner_name
 
 PATIENCE_SECONDS, PERIOD_SECONDS = 1.0, 0.1
 _PAUSE_SECONDS = 0.5
@@ -170,8 +171,10 @@ def around(shows: bool | str, inner: Around | None) -> Around | None:
             with within:
                 yield
             return
-        code = frame.code
-        title = f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+        code, owner = frame.code, owner_name(frame)
+        # A decorator's function says nothing of the model.
+        whose = f"{owner}, " if owner and not code.co_qualname.startswith(f"{owner}.") else ""
+        title = f"{whose}{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
         with _Process.board.shown(title, 0.0 if shows is True else PATIENCE_SECONDS), within:
             yield
 

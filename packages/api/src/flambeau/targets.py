@@ -16,6 +16,7 @@ import torch
 from attrs import frozen
 from torch import fx, nn
 
+from flambeau_capture import FrameInfo
 from flambeau_capture.hook import Disabled, Region
 from flambeau_capture.policy import Decision, decide
 
@@ -101,6 +102,12 @@ def _framed(function: Function) -> Function:
     exec(compile(_FRAME, "<flambeau.compile>", "exec"), namespace)
     call: Function = namespace["call"]
     return functools.update_wrapper(call, function)
+
+
+def owner_name(frame: FrameInfo) -> str:
+    """The class of the module whose method a frame is; "" for any other frame."""
+    owner = frame.locals.get("self")
+    return type(owner).__name__ if isinstance(owner, nn.Module) else ""
 
 
 def name_of(model: Any) -> str:

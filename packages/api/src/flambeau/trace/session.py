@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from torch import fx, nn
+from torch import fx
 
 from flambeau_capture import CompileRecord, FrameInfo
 from flambeau_capture.guards.cost import guard_seconds
@@ -23,6 +23,7 @@ from flambeau_capture.guards.explain import describe
 from flambeau_capture.guards.words import sentence
 
 from .. import log
+from ..targets import owner_name
 from .events import take
 from .folders import Folders
 from .positions import files_of, positions_of
@@ -129,7 +130,6 @@ class RegionTrace:
         measures = any(isinstance(writer, Writer) for writer in self.writers)
         session = Session(self.writers, frame.compile_id, frame, self.pictures, measures)
         code = frame.code
-        owner = frame.locals.get("self")
         session.source(code.co_filename)
         session.write(
             "frame_begin",
@@ -138,7 +138,7 @@ class RegionTrace:
             line=code.co_firstlineno,
             entry=frame.entries,
             region=self.name or "",
-            owner=type(owner).__name__ if isinstance(owner, nn.Module) else "",
+            owner=owner_name(frame),
             misses=list(frame.misses),
         )
         token = _ACTIVE.set(session)
