@@ -172,9 +172,9 @@ def around(shows: bool | str, inner: Around | None) -> Around | None:
                 yield
             return
         code, owner = frame.code, owner_name(frame)
-        # A decorator's function says nothing of the model.
-        whose = f"{owner}, " if owner and not code.co_qualname.startswith(f"{owner}.") else ""
-        title = f"{whose}{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+        title = f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+        if owner and not code.co_qualname.startswith(f"{owner}."):
+            title = owner  # a base class's or a decorator's function, and its place, say nothing of the model
         with _Process.board.shown(title, 0.0 if shows is True else PATIENCE_SECONDS), within:
             yield
 
