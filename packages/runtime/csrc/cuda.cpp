@@ -19,8 +19,13 @@ constexpr uint32_t kDefaultShared = 48 * 1024;
 constexpr int kCaptureRelaxed = 2;
 // The first driver that records early launches in graphs.
 constexpr int kEarlyLaunches = 12030;
+constexpr int kProgrammaticStreamSerialization = 6;
 
-// CUlaunchAttribute and CUlaunchConfig.
+[[noreturn]] void fail(const std::string& message) { throw ProgramError(ProgramError::Type::Runtime, message); }
+
+}  // namespace
+
+// CUlaunchAttribute and CUlaunchConfig, in no unnamed namespace: `Driver` has a member of these types, and where a file is compiled by inclusion g++ 13 crashes on that.
 struct LaunchAttribute {
   int id;
   char padding[4];
@@ -37,11 +42,6 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned count;
 };
-constexpr int kProgrammaticStreamSerialization = 6;
-
-[[noreturn]] void fail(const std::string& message) { throw ProgramError(ProgramError::Type::Runtime, message); }
-
-}  // namespace
 
 // The entry points, by the names the driver exports.
 struct Driver {
