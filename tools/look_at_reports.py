@@ -1,25 +1,26 @@
 """Makes what people look at, and pictures of it: reports of two trainings, what explains them, and how long a large report takes to open.
 
-In: a folder. Out: in it, for a GPT-2 and for a mixture of experts, a trace, `report.html`, `explain.html`, what `explain` and `profile` print in a terminal, and pictures
-of all, wide and narrow, light and dark; on standard output the seconds until a report of at least 10 MB of trace is shown. Needs playwright, and a Chromium
-of the system::
+In: a folder, and a device. Out: in it, for a GPT-2 and for a mixture of experts, a trace, `report.html`, `explain.html`, what `explain` and `profile` print in a terminal, and pictures
+of all, wide and narrow, light and dark; on standard output the seconds until a report of at least 10 MB of trace is shown. Pictures need playwright, and a Chromium
+of the system; a machine with a GPU that has neither makes the pages, and another takes the pictures of them::
 
     python tools/look_at_reports.py pictures
+    python tools/look_at_reports.py pictures --device cuda --pages
+    python tools/look_at_reports.py pictures --taken
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import shutil
 import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -28,6 +29,11 @@ import flambeau
 from flambeau.report.report import report_html
 from flambeau.trace import read_trace
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+#: What a program made here is looked at as.
+PAGES = ("report.html", "explain.html", "explain-terminal.html", "profile-terminal.html")
 LARGE = 10 << 20
 SHOWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))"
 
@@ -76,11 +82,12 @@ def mixture() -> tuple[nn.Module, list[dict[str, torch.Tensor]]]:
     return nn.Sequential(nn.LayerNorm(64), Mixture(), nn.LayerNorm(64)), inputs
 
 
-def make(folder: Path, program: Callable[[], tuple[nn.Module, list[dict[str, torch.Tensor]]]]) -> list[Path]:
+def make(folder: Path, program: Callable[[], tuple[nn.Module, list[dict[str, torch.Tensor]]]], device: str) -> None:
     """Train for a step on each input, and write down everything that can be looked at."""
     torch.manual_seed(0)
     folder.mkdir(parents=True)
-    model, inputs = program()
+    with torch.device(device):
+        model, inputs = program()
     compiled = flambeau.compile(model, options={"trace.enabled": True, "trace.debug_dir": str(folder)})
     optimizer = torch.optim.AdamW(model.parameters())
     for arguments in inputs:
@@ -88,9 +95,7 @@ def make(folder: Path, program: Callable[[], tuple[nn.Module, list[dict[str, tor
         (result.loss if hasattr(result, "loss") else result.square().mean()).backward()
         optimizer.step()
         optimizer.zero_grad()
-    pages = [
-        folder / name for name in ("report.html", "explain.html", "explain-terminal.html", "profile-terminal.html")
-    ]
+    pages = [folder / name for name in PAGES]
     pages[0].write_text(report_html(read_trace(folder)))
     explained = flambeau.explain(model)(**inputs[0])
     explained.save_html(pages[1])
@@ -98,7 +103,6 @@ def make(folder: Path, program: Callable[[], tuple[nn.Module, list[dict[str, tor
         console = Console(record=True, width=110, file=io.StringIO())
         console.print(printed)
         console.save_html(str(page))
-    return pages
 
 
 def take_pictures(browser: Browser, pages: list[Path]) -> None:
@@ -132,11 +136,28 @@ def opening_seconds(browser: Browser, trace: Path, folder: Path) -> tuple[int, f
     return sum(found.stat().st_size for found in folder.glob("*.jsonl")), statistics.median(seconds)
 
 
-def main(folder: Path) -> None:
-    """Everything, anew."""
-    shutil.rmtree(folder, ignore_errors=True)
+def main() -> None:
+    """The pages, anew, and the pictures of them."""
+    parser = argparse.ArgumentParser(prog="python tools/look_at_reports.py", description="reports and pictures of them")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="cpu", help="where the programs are trained")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--pages", action="store_true", help="take no pictures")
+    part.add_argument("--taken", action="store_true", help="take pictures of pages that are there")
+    chosen = parser.parse_args()
     programs = {"gpt2": gpt2, "mixture": mixture}
-    pages = [page for name, program in programs.items() for page in make(folder / name, program)]
+    if not chosen.taken:
+        shutil.rmtree(chosen.folder, ignore_errors=True)
+        for name, program in programs.items():
+            make(chosen.folder / name, program, chosen.device)
+    if not chosen.pages:
+        pictures(chosen.folder, [chosen.folder / name / page for name in programs for page in PAGES])
+
+
+def pictures(folder: Path, pages: list[Path]) -> None:
+    """Of the pages, and how long a large report takes to open."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -147,4 +168,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
