@@ -258,6 +258,19 @@ def ecosystem(session: nox.Session) -> None:
 
 
 @nox.session
+def coverage_python(session: nox.Session) -> None:
+    """Lines and branches of the packages' Python that the quick tests run: each package is held to its floor (`tools/measure_coverage.py`)."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS, "coverage==7.17.5")
+    measure = ["python", "-m", "tools.measure_coverage"]
+    session.run(*measure, "erase")
+    session.run(
+        *measure, "run", "-m", "not slow and not gpu", *(session.posargs or ALL_TESTS), env={"OMP_NUM_THREADS": "1"}
+    )
+    session.run(*measure, "report")
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Seeded faults, each of which the tests must notice: `-- --slice` for the twenty that CI runs, `-- --shard 0/8` for a part."""
     install(session, "api")
