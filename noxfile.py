@@ -296,12 +296,19 @@ def gpu(session: nox.Session) -> None:
     )
 
 
+def native_files(session: nox.Session) -> list[str]:
+    """The C++ of the repository: sources and headers."""
+    listed = session.run("git", "ls-files", "*.cpp", "*.hpp", external=True, silent=True)
+    return str(listed).split()
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, and the arrows between the packages (import-linter)."""
+    """ruff, the style of the C++ (clang-format), and the arrows between the packages (import-linter)."""
     session.install("-r", "tools/lint-requirements.txt")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("clang-format", "--dry-run", "-Werror", *native_files(session))
     path = os.pathsep.join(str(ROOT / "packages" / name / "src") for name in PACKAGES)
     session.run("lint-imports", env={"PYTHONPATH": path})
 

@@ -42,7 +42,8 @@ inline std::string text_of(PyObject* object) {
   return text;
 }
 
-// Take the exception of this thread away, whole: a class alone becomes an instance, with its traceback. None is set: an empty reference.
+// Take the exception of this thread away, whole: a class alone becomes an instance, with its traceback. None is set: an
+// empty reference.
 inline Ref take_error() {
 #if PY_VERSION_HEX >= 0x030C0000
   return Ref::steal(PyErr_GetRaisedException());

@@ -23,7 +23,9 @@ at::Tensor sample_of(const at::Tensor& tensor, const Batch& batch, int64_t place
   if (!tensor.defined()) return tensor;
   if (batch.legacy) return legacy_sample_of(tensor, batch, place);
   const auto* wrapper = functorch::maybeGetBatchedImpl(tensor);
-  return wrapper == nullptr || wrapper->level() != batch.level ? tensor : select_or_zeros(wrapper->value(), wrapper->bdim(), place);
+  return wrapper == nullptr || wrapper->level() != batch.level
+             ? tensor
+             : select_or_zeros(wrapper->value(), wrapper->bdim(), place);
 }
 
 at::Tensor batched(const std::vector<at::Tensor>& samples, const Batch& batch) {

@@ -1,5 +1,5 @@
-// Gradients that `vmap` batches (`torch.autograd.grad(..., is_grads_batched=True)`, `jacobian(vectorize=True)`), taken apart for kernels,
-// which read plain memory.
+// Gradients that `vmap` batches (`torch.autograd.grad(..., is_grads_batched=True)`, `jacobian(vectorize=True)`), taken
+// apart for kernels, which read plain memory.
 #pragma once
 
 #include "compat.hpp"

@@ -1,4 +1,5 @@
-// The tensors of torch.autograd's own vmap; apart from functorch's, since torch's headers for both do not compile in one file.
+// The tensors of torch.autograd's own vmap; apart from functorch's, since torch's headers for both do not compile in
+// one file.
 #include <ATen/LegacyBatchedTensorImpl.h>
 
 #include "batched.hpp"
@@ -25,6 +26,8 @@ at::Tensor legacy_sample_of(const at::Tensor& tensor, const Batch& batch, int64_
   return others.empty() ? sample : at::makeBatched(std::move(sample), std::move(others));
 }
 
-at::Tensor legacy_batched(const at::Tensor& stacked, const Batch& batch) { return at::addBatchDim(stacked, batch.level, 0); }
+at::Tensor legacy_batched(const at::Tensor& stacked, const Batch& batch) {
+  return at::addBatchDim(stacked, batch.level, 0);
+}
 
 }  // namespace flambeau

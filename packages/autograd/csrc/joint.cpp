@@ -15,8 +15,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Compiled code runs below autograd and autocast: what they would have done is in the graphs. Grad mode is as in eager: kernels
-// ask for it (oneDNN's recurrent layers keep a workspace only where a backward will come).
+// Compiled code runs below autograd and autocast: what they would have done is in the graphs. Grad mode is as in eager:
+// kernels ask for it (oneDNN's recurrent layers keep a workspace only where a backward will come).
 struct BelowAutograd {
   explicit BelowAutograd(bool grad_mode) : mode(grad_mode) {}
   at::AutoDispatchBelowADInplaceOrView below;
@@ -71,7 +71,8 @@ InputTrace trace_of(PyObject* value, bool repeats) {
     if (!tensor.is_inference()) trace.version = static_cast<int64_t>(tensor._version());
     if (repeats) {
       at::AutoDispatchBelowADInplaceOrView below;
-      trace.likeness.reset(new Likeness{at::empty({0}, tensor.options()), tensor.sizes().vec(), tensor.strides().vec()});
+      trace.likeness.reset(
+          new Likeness{at::empty({0}, tensor.options()), tensor.sizes().vec(), tensor.strides().vec()});
     }
   } else if (value == Py_None) {
     trace.is_none = true;
@@ -82,9 +83,11 @@ InputTrace trace_of(PyObject* value, bool repeats) {
 }
 
 // A result that is one of the inputs, or another result, gets an identity of its own before it gets a history.
-at::Tensor own_identity(const at::Tensor& tensor, PyObject* const* args, size_t count, const Ref& results, int64_t before) {
+at::Tensor own_identity(const at::Tensor& tensor, PyObject* const* args, size_t count, const Ref& results,
+                        int64_t before) {
   // Most results are new: without any state of autograd's, which is quickly seen.
-  bool shared = tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr && (tensor.grad_fn() != nullptr || tensor.requires_grad());
+  bool shared = tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr &&
+                (tensor.grad_fn() != nullptr || tensor.requires_grad());
   for (size_t i = 0; i < count && !shared; ++i) {
     shared = THPVariable_Check(args[i]) && THPVariable_Unpack(args[i]).is_same(tensor);
   }
@@ -124,8 +127,8 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
     if (saved.shares >= 0) {
       PyObject* other = PyTuple_GET_ITEM(results.get(), saved.shares);
       if (THPVariable_Check(other) && !THPVariable_Unpack(other).is_same(tensor)) {
-        torch::autograd::impl::set_version_counter(
-            tensor, torch::autograd::impl::version_counter(THPVariable_Unpack(other)));
+        torch::autograd::impl::set_version_counter(tensor,
+                                                   torch::autograd::impl::version_counter(THPVariable_Unpack(other)));
       }
     }
     const bool is_output = saved.place != Place::input && is_history(node, tensor.grad_fn().get());
@@ -133,8 +136,8 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
   }
 }
 
-// Notes on the exception that is set that a hook of the program raised it, and no operation of the graph: nobody answers it by running the
-// graph again (see `PyJointFunction`).
+// Notes on the exception that is set that a hook of the program raised it, and no operation of the graph: nobody
+// answers it by running the graph again (see `PyJointFunction`).
 void note_hook() {
   Ref error = take_error();
   checked(PyObject_SetAttrString(error.get(), "raised_in_hook", Py_True));
@@ -144,7 +147,8 @@ void note_hook() {
 // Its version now, after the writes of the graph itself.
 void watch_values(const JointObject* self, JointNode* node, PyObject* const* args, const Ref& results) {
   for (const WatchedPlace& watched : *self->watched) {
-    PyObject* value = watched.place == Place::output ? PyTuple_GET_ITEM(results.get(), watched.index) : args[watched.index];
+    PyObject* value =
+        watched.place == Place::output ? PyTuple_GET_ITEM(results.get(), watched.index) : args[watched.index];
     if (!THPVariable_Check(value)) raise(PyExc_TypeError, "a number was given where a tensor is saved");
     const at::Tensor& tensor = THPVariable_Unpack(value);
     // An inference tensor cannot be written before the backward; a counter of its own never changes.
@@ -156,7 +160,8 @@ void watch_values(const JointObject* self, JointNode* node, PyObject* const* arg
   }
 }
 
-// Where the gradients go. Taken before the forward runs: a view that it writes to gets another history, that of its base.
+// Where the gradients go. Taken before the forward runs: a view that it writes to gets another history, that of its
+// base.
 torch::autograd::edge_list gradient_edges(const JointObject* self, PyObject* const* args) {
   torch::autograd::edge_list edges;
   edges.reserve(self->grad_inputs->size());
@@ -282,7 +287,8 @@ std::vector<SavedPlace> saved_places(PyObject* sequence) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     PyObject *kind, *index, *shares;
     int is_tensor, checked_;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOpOp", &kind, &index, &is_tensor, &shares, &checked_)) {
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOpOp", &kind, &index, &is_tensor, &shares,
+                          &checked_)) {
       throw PythonError();
     }
     places.push_back({place_of(kind), integer(index), is_tensor != 0, integer(shares), checked_ != 0});
@@ -296,7 +302,8 @@ std::vector<WatchedPlace> watched_places(PyObject* sequence) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     PyObject *kind, *index, *reached;
     int kept;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOOp", &kind, &index, &reached, &kept)) throw PythonError();
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOOp", &kind, &index, &reached, &kept))
+      throw PythonError();
     places.push_back({place_of(kind), integer(index), kept != 0, integers(reached)});
   }
   return places;
@@ -332,7 +339,8 @@ std::vector<Front> fronts_of(const std::vector<std::vector<int64_t>>& led, size_
   }
   std::vector<Front> fronts;
   for (size_t place = 0; place < count; ++place) {
-    auto known = std::find_if(fronts.begin(), fronts.end(), [&](const Front& front) { return front.inputs == inputs[place]; });
+    auto known =
+        std::find_if(fronts.begin(), fronts.end(), [&](const Front& front) { return front.inputs == inputs[place]; });
     if (known == fronts.end()) known = fronts.insert(known, Front{{}, inputs[place]});
     known->places.push_back(static_cast<int64_t>(place));
   }
@@ -342,15 +350,16 @@ std::vector<Front> fronts_of(const std::vector<std::vector<int64_t>>& led, size_
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
-        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *led_by, *saved, *watched, *frees, *bumped, *twice;
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *led_by, *saved, *watched,
+            *frees, *bumped, *twice;
         PyObject* flagged;
         long long results, extras;
-        static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
-                                      "grad_inputs", "reached_by", "led_by", "saved", "watched", "frees", "bumped", "double", "flagged",
-                                      nullptr};
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOOOO", const_cast<char**>(names), &forward, &backward,
-                                         &results, &extras, &differentiable, &orders, &grad_inputs, &reached_by,
-                                         &led_by, &saved, &watched, &frees, &bumped, &twice, &flagged)) {
+        static const char* names[] = {
+            "forward", "backward", "results", "extras", "differentiable", "tangent_orders", "grad_inputs", "reached_by",
+            "led_by",  "saved",    "watched", "frees",  "bumped",         "double",         "flagged",     nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOOOO", const_cast<char**>(names), &forward,
+                                         &backward, &results, &extras, &differentiable, &orders, &grad_inputs,
+                                         &reached_by, &led_by, &saved, &watched, &frees, &bumped, &twice, &flagged)) {
           throw PythonError();
         }
         Ref made = checked(type->tp_alloc(type, 0));
@@ -400,7 +409,8 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         }
         for (const WatchedPlace& place : *self->watched) {
           if (place.place == Place::input || place.place == Place::written) refer(self, place.index);
-          if (place.place == Place::extra || (place.place == Place::output && (place.index < 0 || place.index >= self->results))) {
+          if (place.place == Place::extra ||
+              (place.place == Place::output && (place.index < 0 || place.index >= self->results))) {
             raise(PyExc_ValueError, "a watched value is neither an input nor a result");
           }
           refer_differentiable(self, place.reached);
@@ -414,13 +424,16 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
           if (places.empty()) raise(PyExc_ValueError, "a flag is of no result");
         }
         for (const auto& places : *self->frees) refer_differentiable(self, places);
-        if (self->frees->size() != self->differentiable->size()) raise(PyExc_ValueError, "what each backward frees is not known");
+        if (self->frees->size() != self->differentiable->size())
+          raise(PyExc_ValueError, "what each backward frees is not known");
         const auto led = rows_of_integers(led_by);
         if (led.size() != self->grad_inputs->size()) raise(PyExc_ValueError, "what leads to each input is not known");
         for (const auto& places : led) refer_differentiable(self, places);
         self->fronts = new std::vector<Front>(fronts_of(led, self->differentiable->size()));
-        self->repeats = std::any_of(self->frees->begin(), self->frees->end(), [](const auto& places) { return places.empty(); }) &&
-                        std::any_of(self->saved->begin(), self->saved->end(), [](const SavedPlace& place) { return place.is_tensor; });
+        self->repeats =
+            std::any_of(self->frees->begin(), self->frees->end(), [](const auto& places) { return places.empty(); }) &&
+            std::any_of(self->saved->begin(), self->saved->end(),
+                        [](const SavedPlace& place) { return place.is_tensor; });
         if (self->tangent_orders->size() != self->differentiable->size()) {
           raise(PyExc_ValueError, "one tangent order is needed for each differentiable result");
         }

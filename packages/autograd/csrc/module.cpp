@@ -7,7 +7,8 @@ namespace {
 
 PyMethodDef methods[] = {
     {"min_cut_side", flambeau::min_cut_side, METH_VARARGS, "Source side of a minimum cut, one byte a vertex."},
-    {"write_behind", flambeau::write_behind, METH_O, "The node of the write that a node for a write through a view stands for."},
+    {"write_behind", flambeau::write_behind, METH_O,
+     "The node of the write that a node for a write through a view stands for."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -22,12 +22,12 @@ namespace {
   throw std::move(error);
 }
 
-// Messages are joined here, not by TORCH_CHECK: it would use a stream, and one of this module crashes in torch's process where the
-// compiler links parts of the C++ library statically.
+// Messages are joined here, not by TORCH_CHECK: it would use a stream, and one of this module crashes in torch's
+// process where the compiler links parts of the C++ library statically.
 std::string overwritten(const std::string& what, int64_t index, int64_t version, int64_t expected) {
-  return "one of the variables needed for gradient computation has been modified by an inplace operation: " + what + " " +
-         std::to_string(index) + " of a compiled graph is at version " + std::to_string(version) + "; expected version " +
-         std::to_string(expected) + " instead.";
+  return "one of the variables needed for gradient computation has been modified by an inplace operation: " + what +
+         " " + std::to_string(index) + " of a compiled graph is at version " + std::to_string(version) +
+         "; expected version " + std::to_string(expected) + " instead.";
 }
 
 constexpr const char* detached =
@@ -63,7 +63,8 @@ Ref tuple_of(const variable_list& tensors) {
 
 Ref tuple_of(const std::vector<int64_t>& numbers) {
   Ref items = checked(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
-  for (size_t i = 0; i < numbers.size(); ++i) PyTuple_SET_ITEM(items.get(), i, checked(PyLong_FromLongLong(numbers[i])).release());
+  for (size_t i = 0; i < numbers.size(); ++i)
+    PyTuple_SET_ITEM(items.get(), i, checked(PyLong_FromLongLong(numbers[i])).release());
   return items;
 }
 
@@ -168,8 +169,8 @@ variable_list JointNode::settle(variable_list& grads, const Flags& given) {
   return came;
 }
 
-// Whether a gradient may be a tangent, or a view of one, that the compiled backward makes a copy of, and `.grad` of a leaf may become it: one that
-// is lazily conjugated, or one to which nothing is added in this call.
+// Whether a gradient may be a tangent, or a view of one, that the compiled backward makes a copy of, and `.grad` of a
+// leaf may become it: one that is lazily conjugated, or one to which nothing is added in this call.
 bool JointNode::is_handed_on(const variable_list& grads, const Flags& given) {
   bool changed = joint_->hands_on && std::find(given.begin(), given.end(), false) != given.end();
   for (const at::Tensor& grad : grads) changed = changed || (grad.defined() && is_lazy(grad));
@@ -223,8 +224,8 @@ variable_list JointNode::gradients(const Ref& found) const {
   if (!items) throw_python_error();
   const size_t wanted = joint_->grad_inputs->size();
   const auto size = static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get()));
-  TORCH_CHECK(size == wanted, "the compiled backward returned " + std::to_string(size) + " gradients, " + std::to_string(wanted) +
-                                  " are expected");
+  TORCH_CHECK(size == wanted, "the compiled backward returned " + std::to_string(size) + " gradients, " +
+                                  std::to_string(wanted) + " are expected");
   variable_list grads;
   grads.reserve(wanted);
   for (size_t i = 0; i < wanted; ++i) {
@@ -233,7 +234,8 @@ variable_list JointNode::gradients(const Ref& found) const {
       grads.emplace_back();
       continue;
     }
-    TORCH_CHECK_TYPE(THPVariable_Check(item), std::string("the compiled backward returned a ") + Py_TYPE(item)->tp_name);
+    TORCH_CHECK_TYPE(THPVariable_Check(item),
+                     std::string("the compiled backward returned a ") + Py_TYPE(item)->tp_name);
     grads.push_back(THPVariable_Unpack(item));
   }
   return grads;
@@ -254,7 +256,8 @@ std::vector<JointNode::Pending>::iterator JointNode::pending() {
 void JointNode::deposit(size_t place, at::Tensor&& grad) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto entry = pending();
-  if (entry == pending_.end()) entry = pending_.insert(entry, {torch::autograd::get_current_graph_task_id(), {}, {}, {}});
+  if (entry == pending_.end())
+    entry = pending_.insert(entry, {torch::autograd::get_current_graph_task_id(), {}, {}, {}});
   entry->grads.resize(joint_->differentiable->size());
   entry->came.resize(joint_->differentiable->size());
   entry->grads[place] = std::move(grad);
@@ -322,7 +325,8 @@ variable_list JointNode::laid_out(variable_list&& found, const variable_list& ca
   Ref laid = checked(PyObject_CallFunctionObjArgs(joint_->relaid, before.get(), tangents.get(), inputs.get(), nullptr));
   if (laid.get() != Py_None) return gradients(laid);
   joint_->unmoved->clear();
-  for (const at::Tensor& tangent : came) joint_->unmoved->push_back(tangent.defined() ? tangent.strides().vec() : no_strides);
+  for (const at::Tensor& tangent : came)
+    joint_->unmoved->push_back(tangent.defined() ? tangent.strides().vec() : no_strides);
   return std::move(found);
 }
 
@@ -352,7 +356,8 @@ variable_list JointNode::run_all(variable_list&& grads, const Flags& given, bool
 
 variable_list JointNode::run(variable_list& grads, const Flags& given, bool may_free) {
   const bool last = may_free && !torch::autograd::get_current_graph_task_keep_graph() && is_all(freed_after(ending_));
-  Ref list = checked(PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size() + joint_->flagged->size())));
+  Ref list = checked(
+      PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size() + joint_->flagged->size())));
   Py_ssize_t place = 0;
   auto add = [&](PyObject* value) {
     if (value == nullptr) throw PythonError();
@@ -368,14 +373,16 @@ variable_list JointNode::run(variable_list& grads, const Flags& given, bool may_
   Ref found;
   try {
     if (last && joint_->take != nullptr && !is_held(grads[0])) {
-      // Nobody asks for them again: the backward may free each as soon as it was used, as eager's nodes do one after the other.
+      // Nobody asks for them again: the backward may free each as soon as it was used, as eager's nodes do one after
+      // the other.
       for (auto& saved : tensors_) saved.reset_data();
       grads.clear();
       found = call_taking(joint_->take, list.get());
     } else {
       std::vector<PyObject*> args{nullptr};
       for (Py_ssize_t i = 0; i < place; ++i) args.push_back(PyList_GET_ITEM(list.get(), i));
-      found = call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place), false);
+      found =
+          call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place), false);
     }
   } catch (const PythonError&) {
     if (joint_->rescue == nullptr || !PyErr_ExceptionMatches(PyExc_Exception)) throw;
@@ -385,7 +392,9 @@ variable_list JointNode::run(variable_list& grads, const Flags& given, bool may_
   return gradients(found);
 }
 
-bool JointNode::is_held(const at::Tensor& grad) const { return joint_->rescue != nullptr && !joint_->proven && grad.is_cpu(); }
+bool JointNode::is_held(const at::Tensor& grad) const {
+  return joint_->rescue != nullptr && !joint_->proven && grad.is_cpu();
+}
 
 void JointNode::add_front(const FrontNode* front) {
   std::lock_guard<std::mutex> lock(fronts_mutex_);
@@ -402,7 +411,8 @@ torch::autograd::edge_list JointNode::edges() {
   torch::autograd::edge_list edges(joint_->grad_inputs->size());
   std::lock_guard<std::mutex> lock(fronts_mutex_);
   for (const FrontNode* front : fronts_) {
-    for (size_t i = 0; i < front->inputs().size() && i < front->num_outputs(); ++i) edges[front->inputs()[i]] = front->next_edge(i);
+    for (size_t i = 0; i < front->inputs().size() && i < front->num_outputs(); ++i)
+      edges[front->inputs()[i]] = front->next_edge(i);
   }
   return edges;
 }
@@ -433,7 +443,8 @@ PyObject* JointNode::input_or_loss(size_t place, const torch::autograd::edge_lis
   Ref strides = tuple_of(known->strides().vec());
   at::Tensor history;
   for (size_t i = 0; i < edges.size(); ++i) {
-    if ((*joint_->grad_inputs)[i] == static_cast<int64_t>(place) && edges[i].is_valid()) history = with_history(edges[i]);
+    if ((*joint_->grad_inputs)[i] == static_cast<int64_t>(place) && edges[i].is_valid())
+      history = with_history(edges[i]);
   }
   Ref led = Ref::steal(wrapped(history));
   return Py_BuildValue("(sOOO)", words.c_str(), sizes.get(), strides.get(), led.get());
@@ -471,7 +482,8 @@ variable_list JointNode::rescued(PyObject* args, const Flags& given) {
       PyObject_CallFunctionObjArgs(joint_->rescue, error.get(), inputs.get(), tangents.get(), saved.get(), nullptr)));
 }
 
-// Of an input that is gone or was written: nothing or the words of an error, how it lay in memory, and zeros with its history.
+// Of an input that is gone or was written: nothing or the words of an error, how it lay in memory, and zeros with its
+// history.
 variable_list JointNode::run_twice(const variable_list& grads) {
   Ref kept = checked(PyTuple_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size())));
   Py_ssize_t kept_place = 0;
@@ -480,10 +492,12 @@ variable_list JointNode::run_twice(const variable_list& grads) {
     PyTuple_SET_ITEM(kept.get(), kept_place++, value);
   };
   for (const auto& number : numbers_) keep(from_number(number));
-  for (const auto& saved : tensors_) keep(THPVariable_Wrap(saved.unpack(getptr())));  // the usual errors for freed or overwritten tensors
+  for (const auto& saved : tensors_)
+    keep(THPVariable_Wrap(saved.unpack(getptr())));  // the usual errors for freed or overwritten tensors
   Ref inputs = inputs_now();
   Ref tangents = tuple_of(grads);
-  return gradients(checked(PyObject_CallFunctionObjArgs(joint_->twice, inputs.get(), tangents.get(), kept.get(), nullptr)));
+  return gradients(
+      checked(PyObject_CallFunctionObjArgs(joint_->twice, inputs.get(), tangents.get(), kept.get(), nullptr)));
 }
 
 // What was saved is gone, and eager's backward would not have needed it: no value of an input decides these gradients.
@@ -512,8 +526,8 @@ variable_list ResultNode::apply(variable_list&& grads) {
   return variable_list(1);
 }
 
-// What was saved is let go here and not in `release_variables`: that is called too where a front is only freed, and the compiled backward, which
-// runs under the shared node's lock, may free any (Python's collector does).
+// What was saved is let go here and not in `release_variables`: that is called too where a front is only freed, and the
+// compiled backward, which runs under the shared node's lock, may free any (Python's collector does).
 variable_list FrontNode::apply(variable_list&& grads) {
   auto& joint = static_cast<JointNode&>(*joint_);
   variable_list collected = joint.collect(front_.inputs);

@@ -30,7 +30,8 @@ struct Likeness {
   std::vector<int64_t> strides;
 };
 
-// What a backward of the backward needs to know of one input of the forward, without keeping it alive. Every call makes one for each input.
+// What a backward of the backward needs to know of one input of the forward, without keeping it alive. Every call makes
+// one for each input.
 struct InputTrace {
   WeakTensor tensor;
   int64_t version = 0;
@@ -49,8 +50,9 @@ struct Watch {
 
 class FrontNode;
 
-// Runs the compiled backward. Behind all results where each leads to the same inputs; else behind none: `ResultNode`s and `FrontNode`s stand
-// for it then, so that the engine comes from a result only to those inputs that it leads to, as in eager.
+// Runs the compiled backward. Behind all results where each leads to the same inputs; else behind none: `ResultNode`s
+// and `FrontNode`s stand for it then, so that the engine comes from a result only to those inputs that it leads to, as
+// in eager.
 class JointNode : public torch::autograd::Node {
  public:
   // Shares ownership of the joint function. The GIL is held.
@@ -65,8 +67,8 @@ class JointNode : public torch::autograd::Node {
   torch::autograd::variable_list collect(const std::vector<int64_t>& inputs);
   std::string name() const override { return "CompiledFunctionBackward"; }
 
-  // An inference tensor has no version to check, and autograd keeps none: its contents are kept. What is saved is the partition's
-  // choice, eager may need something else.
+  // An inference tensor has no version to check, and autograd keeps none: its contents are kept. What is saved is the
+  // partition's choice, eager may need something else.
   void save(const at::Tensor& tensor, bool is_output, bool checked) {
     if (tensor.is_inference()) {
       tensors_.emplace_back(tensor.clone(), is_output);
@@ -98,24 +100,30 @@ class JointNode : public torch::autograd::Node {
   };
   // `came`: the places in differentiable to which the engine has come.
   torch::autograd::variable_list differentiate(torch::autograd::variable_list&& grads, const Flags& came);
-  // Answers with the gradients as they came, where one was laid out anew and somebody may look at what follows from it; else with none.
+  // Answers with the gradients as they came, where one was laid out anew and somebody may look at what follows from it;
+  // else with none.
   torch::autograd::variable_list settle(torch::autograd::variable_list& grads, const Flags& given);
-  // Whether anybody sees the gradients themselves: who asked the engine for one, or a hook. `.grad` of a leaf lies as the leaf does.
+  // Whether anybody sees the gradients themselves: who asked the engine for one, or a hook. `.grad` of a leaf lies as
+  // the leaf does.
   bool is_looked_at();
   bool is_handed_on(const torch::autograd::variable_list& grads, const Flags& given);
   // The gradients as eager would lay them out, of tangents that came so.
-  torch::autograd::variable_list laid_out(torch::autograd::variable_list&& found, const torch::autograd::variable_list& came) const;
+  torch::autograd::variable_list laid_out(torch::autograd::variable_list&& found,
+                                          const torch::autograd::variable_list& came) const;
   // The places that are freed when a backward with these gradients is done, and whether that leaves nothing to free.
   Flags freed_after(const Flags& given) const;
   bool is_all(const Flags& freed) const;
   void check_watched(const Flags& given) const;
-  // One call of the compiled backward, or one for each sample of a batch; `may_free`: where the engine keeps no graph, none comes after it.
+  // One call of the compiled backward, or one for each sample of a batch; `may_free`: where the engine keeps no graph,
+  // none comes after it.
   torch::autograd::variable_list run_all(torch::autograd::variable_list&& grads, const Flags& given, bool may_free);
   torch::autograd::variable_list run(torch::autograd::variable_list& grads, const Flags& given, bool may_free);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
-  // Whether the backward leaves what it is given to who repeats it: until it has passed once, where that costs none of a GPU's memory.
+  // Whether the backward leaves what it is given to who repeats it: until it has passed once, where that costs none of
+  // a GPU's memory.
   bool is_held(const at::Tensor& grad) const;
-  // What `rescue` gives for the error that is set; `args`, a list, were given to the compiled backward, which empties it before it frees them.
+  // What `rescue` gives for the error that is set; `args`, a list, were given to the compiled backward, which empties
+  // it before it frees them.
   torch::autograd::variable_list rescued(PyObject* args, const Flags& given);
   // The inputs of the forward, as they are now.
   Ref inputs_now();
@@ -128,7 +136,8 @@ class JointNode : public torch::autograd::Node {
   torch::autograd::variable_list gradients(const Ref& found) const;
   std::vector<Pending>::iterator pending();  // of the present run of the engine
 
-  // A node of more than 1032 bytes would cost every call a search of the heap: above that glibc's allocator keeps no list of free blocks.
+  // A node of more than 1032 bytes would cost every call a search of the heap: above that glibc's allocator keeps no
+  // list of free blocks.
   JointObject* joint_;
   c10::SmallVector<torch::autograd::SavedVariable, 2> tensors_;
   std::vector<Watch> watched_;
@@ -138,13 +147,13 @@ class JointNode : public torch::autograd::Node {
   std::vector<const FrontNode*> fronts_;
   std::mutex fronts_mutex_;  // not the node's: a front may be freed while the node is at work
   Flags ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
-  Flags freed_;   // those through which none can come any more
-  bool spent_ = false;        // so all that eager would have saved is freed, and what was saved is gone
+  Flags freed_;  // those through which none can come any more
+  bool spent_ = false;  // so all that eager would have saved is freed, and what was saved is gone
 };
 
-// The history of one result: tells the shared node its gradient. It is made after the `FrontNode`s, and the engine runs what was made last
-// first: when it comes to a front, all results that it comes to in this run have told theirs. Where that fails (results on several
-// devices), the compiled backward runs once more for those that came late.
+// The history of one result: tells the shared node its gradient. It is made after the `FrontNode`s, and the engine runs
+// what was made last first: when it comes to a front, all results that it comes to in this run have told theirs. Where
+// that fails (results on several devices), the compiled backward runs once more for those that came late.
 class ResultNode : public torch::autograd::Node {
  public:
   ResultNode(NodePtr joint, size_t place) : joint_(std::move(joint)), place_(place) {}

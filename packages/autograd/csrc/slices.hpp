@@ -5,7 +5,8 @@
 
 namespace flambeau {
 
-// write_behind(node) -> the node of the write itself, which `next_functions` does not show; None for any other node, and where it was freed.
+// write_behind(node) -> the node of the write itself, which `next_functions` does not show; None for any other node,
+// and where it was freed.
 PyObject* write_behind(PyObject* module, PyObject* node);
 
 }  // namespace flambeau

@@ -41,8 +41,8 @@ PyObject* pick(PyObject* results, Py_ssize_t index) {
 PyObject* apply(const OutputPlan& plan, Ref results) {
   if (plan.kind == OutputPlan::Kind::kNone) return Py_NewRef(Py_None);
   if (!PyTuple_Check(results.get()) && !PyList_Check(results.get())) {
-    raise(PyExc_TypeError, std::string("a compiled graph must return a tuple or a list, not ") +
-                               Py_TYPE(results.get())->tp_name);
+    raise(PyExc_TypeError,
+          std::string("a compiled graph must return a tuple or a list, not ") + Py_TYPE(results.get())->tp_name);
   }
   const Py_ssize_t size = static_cast<Py_ssize_t>(plan.indices.size());
   if (plan.kind == OutputPlan::Kind::kSingle) return Py_NewRef(pick(results.get(), plan.indices[0]));
@@ -103,8 +103,8 @@ Ref function_for(Entry& entry, const PyFunctionObject* original) {
   return entry.function;
 }
 
-// Gives a kept function the frame's closure for one call: its cells hold what the program's frame holds, and would outlive it.
-// A frame copies them as it starts, so that calls within the call may exchange it.
+// Gives a kept function the frame's closure for one call: its cells hold what the program's frame holds, and would
+// outlive it. A frame copies them as it starts, so that calls within the call may exchange it.
 class ClosureLent {
  public:
   ClosureLent(const Ref& function, PyObject* closure) : function_(closure != nullptr ? function : Ref()) {
@@ -128,8 +128,7 @@ PyObject* run_code(Region* region, Entry& entry, PyFunctionObject* original, con
   ActiveScope active(state, region);
   state.pass_code = entry.code.get();
   state.handed = {view.owned, view.count, entry.code.get()};
-  PyObject* result =
-      PyObject_Vectorcall(function.get(), view.arguments, static_cast<size_t>(view.count), nullptr);
+  PyObject* result = PyObject_Vectorcall(function.get(), view.arguments, static_cast<size_t>(view.count), nullptr);
   state.pass_code = nullptr;
   state.handed = {};
   if (result == nullptr) throw PythonError();
@@ -149,7 +148,8 @@ EntryPtr parse_entry(PyObject* answer) {
   } else {
     PyObject *slots = nullptr, *outputs = nullptr;
     int boxed = 0;
-    if (!PyArg_ParseTuple(answer, "sOOpO!OOs", &kind, &tree, &second, &boxed, &PyTuple_Type, &slots, &outputs, &keep, &number)) {
+    if (!PyArg_ParseTuple(answer, "sOOpO!OOs", &kind, &tree, &second, &boxed, &PyTuple_Type, &slots, &outputs, &keep,
+                          &number)) {
       throw PythonError();
     }
     entry->compiled = Ref::share(second);
@@ -171,21 +171,24 @@ EntryPtr parse_entry(PyObject* answer) {
   return entry;
 }
 
-PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values, PyFunctionObject* function,
-                    const FrameView& view, bool profiled) {
+PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values,
+                    PyFunctionObject* function, const FrameView& view, bool profiled) {
   ++thread_state().runs;
   // A guard may have run Python that changed the list: only move what is still in its place.
   if (place > 0 && place < record.entries.size() && &*record.entries[place] == &*entry) {
     const auto at = record.entries.begin() + static_cast<std::ptrdiff_t>(place);
     std::rotate(record.entries.begin(), at, at + 1);
   }
-  const auto run = [&] { return entry->compiled ? run_graph(*entry, values) : run_code(region, *entry, function, view); };
+  const auto run = [&] {
+    return entry->compiled ? run_graph(*entry, values) : run_code(region, *entry, function, view);
+  };
   if (!profiled) return boundary(run, static_cast<PyObject*>(nullptr));
   const OpenRange range(region, record, *entry);
   return boundary(run, static_cast<PyObject*>(nullptr));
 }
 
-PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit) {
+PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view,
+                          bool& hit) {
   const bool profiled = is_profiled();
   std::optional<OpenRange> lookup;
   if (profiled) lookup.emplace("TorchDynamo Cache Lookup");

@@ -76,16 +76,18 @@ struct CodeEntries {
 
 using CodeTable = std::unordered_map<PyCodeObject*, std::unique_ptr<CodeEntries>>;
 
-// Read what the handler answered: ("code", tree, code, keep, number) or ("graph", tree, compiled, boxed, slots, outputs, keep, number).
+// Read what the handler answered: ("code", tree, code, keep, number) or ("graph", tree, compiled, boxed, slots,
+// outputs, keep, number).
 EntryPtr parse_entry(PyObject* answer);
 
-// Try the entries in order. On a hit run it with the frame's values and set `hit`; the result is a new reference or NULL with an
-// exception. Without a hit the result is NULL and no exception is set.
-PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit);
+// Try the entries in order. On a hit run it with the frame's values and set `hit`; the result is a new reference or
+// NULL with an exception. Without a hit the result is NULL and no exception is set.
+PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view,
+                          bool& hit);
 
 // Run an entry that fits, which comes to the front of its record; `profiled`: as a range of torch's profiler.
-PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values, PyFunctionObject* function,
-                    const FrameView& view, bool profiled);
+PyObject* run_entry(Region* region, CodeEntries& record, size_t place, const EntryPtr& entry, PyObject* const* values,
+                    PyFunctionObject* function, const FrameView& view, bool profiled);
 
 // Forget entries whose guards can never hold again.
 void drop_dead(CodeEntries& record);

@@ -80,12 +80,14 @@ inline void add_frames(PyThreadState* thread, int count) {
 #endif
 }
 
-// Gives a scope as many nested calls in C as a thread begins with. From 3.12 on CPython limits their number, and counts the evaluation
-// of each call of Python among them where a hook is installed.
+// Gives a scope as many nested calls in C as a thread begins with. From 3.12 on CPython limits their number, and counts
+// the evaluation of each call of Python among them where a hook is installed.
 class CallsInC {
  public:
 #if FB_312
-  explicit CallsInC(PyThreadState* thread) : remaining_(&thread->c_recursion_remaining), before_(*remaining_) { *remaining_ = kLimit; }
+  explicit CallsInC(PyThreadState* thread) : remaining_(&thread->c_recursion_remaining), before_(*remaining_) {
+    *remaining_ = kLimit;
+  }
   ~CallsInC() { *remaining_ = before_; }
 #else
   explicit CallsInC(PyThreadState*) {}
@@ -155,8 +157,8 @@ inline unsigned int version_of(PyTypeObject* type) {
 // A number that changes with every write to the dict; no dict has 0.
 inline uint64_t version_of_dict(PyObject* dict) { return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag; }
 
-// The same of a dict that may be the attributes of an object, or 0 where it is not told of every write: from 3.13 on an attribute can be
-// stored in values that the object shares with its dict.
+// The same of a dict that may be the attributes of an object, or 0 where it is not told of every write: from 3.13 on an
+// attribute can be stored in values that the object shares with its dict.
 inline uint64_t version_of_attributes([[maybe_unused]] PyObject* dict) {
 #if FB_313
   return 0;

@@ -12,7 +12,8 @@ bool is_debugger(PyObject* object) {
   Ref module = Ref::steal(PyImport_GetModule(name.get()));
   if (!module) return false;
   Ref debugger = checked(PyObject_GetAttrString(module.get(), "Bdb"));
-  return PyType_Check(debugger.get()) && PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(debugger.get())) != 0;
+  return PyType_Check(debugger.get()) &&
+         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(debugger.get())) != 0;
 }
 
 // As `Bdb.dispatch_call` decides: it stops anywhere where no frame is named to stop in, and else at its breakpoints.

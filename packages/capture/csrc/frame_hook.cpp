@@ -16,7 +16,8 @@ _PyFrameEvalFunction before = nullptr;
 
 constexpr int kNeverReplaced = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
 
-// A hook that was put on top of ours, and below it again by `keep_hook_installed`, hands frames on to ours: that frame is then run.
+// A hook that was put on top of ours, and below it again by `keep_hook_installed`, hands frames on to ours: that frame
+// is then run.
 PyObject* run_plain(PyThreadState* thread, compat::Frame* frame, int throwing) {
   if (before == nullptr) return _PyEval_EvalFrameDefault(thread, frame, throwing);
   ThreadState& state = thread_state();
@@ -36,7 +37,8 @@ bool is_nested_too_deep(ThreadState& state) {
   return state.stack.has(__builtin_frame_address(0));
 }
 
-// Calls of Python are evaluated in one evaluation again, as many as the program's limit allows; nothing below is captured.
+// Calls of Python are evaluated in one evaluation again, as many as the program's limit allows; nothing below is
+// captured.
 PyObject* run_unhooked(ThreadState& state, PyThreadState* thread, compat::Frame* frame, int throwing) {
   if (state.active != nullptr && !throwing) tell_too_deep(state.active, compat::frame_code(frame));
   ActiveScope nothing(state, nullptr);
@@ -44,10 +46,13 @@ PyObject* run_unhooked(ThreadState& state, PyThreadState* thread, compat::Frame*
   return run_plain(thread, frame, throwing);
 }
 
-// The frame of a part is nested in the frame that it is a part of, which counts already: programs may nest as many calls as in plain Python.
+// The frame of a part is nested in the frame that it is a part of, which counts already: programs may nest as many
+// calls as in plain Python.
 class Uncounted {
  public:
-  Uncounted(PyThreadState* thread, bool is_part) : thread_(thread), frames_(is_part ? 1 : 0) { compat::add_frames(thread_, frames_); }
+  Uncounted(PyThreadState* thread, bool is_part) : thread_(thread), frames_(is_part ? 1 : 0) {
+    compat::add_frames(thread_, frames_);
+  }
   ~Uncounted() { compat::add_frames(thread_, -frames_); }
   Uncounted(const Uncounted&) = delete;
   Uncounted& operator=(const Uncounted&) = delete;
@@ -90,10 +95,8 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
         break;
       case Compiled::kSkip:
         return record->skip_recursive ? run_inactive(state, thread, frame) : run_plain(thread, frame, 0);
-      case Compiled::kBusy:
-        return run_inactive(state, thread, frame);
-      case Compiled::kError:
-        break;
+      case Compiled::kBusy: return run_inactive(state, thread, frame);
+      case Compiled::kError: break;
     }
   }
   compat::finish_unstarted_frame(thread, frame);
@@ -103,7 +106,8 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
 PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwing) {
   ThreadState& state = thread_state();
   if (state.handed_down == frame) return _PyEval_EvalFrameDefault(thread, frame, throwing);
-  if (state.handed.values != nullptr && state.handed.code == reinterpret_cast<PyObject*>(compat::frame_code(frame))) state.handed.let_go();
+  if (state.handed.values != nullptr && state.handed.code == reinterpret_cast<PyObject*>(compat::frame_code(frame)))
+    state.handed.let_go();
   if (is_nested_too_deep(state)) {
     state.pass_code = state.skip_code = nullptr;
     state.known_miss = nullptr;
@@ -115,7 +119,8 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
   if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {
     return run_plain(thread, frame, throwing);
   }
-  // Callbacks and finalizers run wherever the collector happens to start: they are not calls of the frame that they interrupt.
+  // Callbacks and finalizers run wherever the collector happens to start: they are not calls of the frame that they
+  // interrupt.
   if (compat::collector_runs(thread) && !state.entered_in_collection) return run_plain(thread, frame, 0);
   PyCodeObject* code = compat::frame_code(frame);
   auto* code_object = reinterpret_cast<PyObject*>(code);
@@ -178,8 +183,6 @@ void keep_hook_installed() {
   _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate_frame);
 }
 
-bool hook_is_installed() {
-  return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate_frame;
-}
+bool hook_is_installed() { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate_frame; }
 
 }  // namespace flambeau

@@ -14,8 +14,8 @@ class HookInstalled {
   HookInstalled& operator=(const HookInstalled&) = delete;
 };
 
-// Takes the hook away for a scope, also from other threads, whose frames run as they are meanwhile: for the compiler's own frames, and
-// for programs that nest calls deeper than evaluations may be nested.
+// Takes the hook away for a scope, also from other threads, whose frames run as they are meanwhile: for the compiler's
+// own frames, and for programs that nest calls deeper than evaluations may be nested.
 class HookPaused {
  public:
   HookPaused();

@@ -41,7 +41,8 @@ PyObject* same_constant_of(PyObject*, PyObject* args) {
 
 PyObject* set_module_call(PyObject*, PyObject* args) {
   PyObject *type = nullptr, *entered = nullptr, *inner = nullptr;
-  if (!PyArg_ParseTuple(args, "O!O!O!:set_module_call", &PyType_Type, &type, &PyCode_Type, &entered, &PyCode_Type, &inner)) {
+  if (!PyArg_ParseTuple(args, "O!O!O!:set_module_call", &PyType_Type, &type, &PyCode_Type, &entered, &PyCode_Type,
+                        &inner)) {
     return nullptr;
   }
   ModuleCall& call = module_call();
@@ -72,7 +73,8 @@ PyObject* put_back_hooks(PyObject*, PyObject* taken) {
       static_cast<PyObject*>(nullptr));
 }
 
-// The interpreter keeps the arguments of a call on the stack of the frame that calls, and drops them when the call is done: None in their place.
+// The interpreter keeps the arguments of a call on the stack of the frame that calls, and drops them when the call is
+// done: None in their place.
 PyObject* hand_over(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
   if (given == 0 || !PyFunction_Check(arguments[0])) return PyErr_Format(PyExc_TypeError, "hand_over needs a function");
   const Py_ssize_t count = given - 1;
@@ -96,16 +98,20 @@ PyMethodDef methods[] = {
     {"inside_region", inside_region, METH_NOARGS, "Whether a call of a region is running on this thread."},
     {"set_stance", set_stance, METH_VARARGS,
      "set_stance(stance, differing_only, agree): how regions that adopt it are called. `agree(found) -> bool` or None."},
-    {"set_run_only", set_run_only, METH_O, "While True, regions on this thread compile nothing new; returns the old value."},
-    {"set_suspended", set_suspended, METH_O, "While True, calls of regions on this thread are plain calls; returns the old value."},
+    {"set_run_only", set_run_only, METH_O,
+     "While True, regions on this thread compile nothing new; returns the old value."},
+    {"set_suspended", set_suspended, METH_O,
+     "While True, calls of regions on this thread are plain calls; returns the old value."},
     {"set_module_call", set_module_call, METH_VARARGS,
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},
     {"hand_over", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(hand_over)), METH_FASTCALL,
      "hand_over(function, *arguments): call it with arguments that the caller, an instruction CALL of ours, does not hold any more."},
     {"watch_scopes", watch_scopes_of, METH_O,
      "watch_scopes(variable): what the scopes around a frame say of recording, which guards of the global state compare from now on."},
-    {"keep_cuda_guard", keep_guard, METH_NOARGS, "Fakes of CUDA tensors in a process without a CUDA device: what stands for its guard stays for good."},
-    {"take_node_hooks", take_hooks, METH_NOARGS, "Take this thread's hooks on new nodes of autograd away; what `put_back_node_hooks` takes."},
+    {"keep_cuda_guard", keep_guard, METH_NOARGS,
+     "Fakes of CUDA tensors in a process without a CUDA device: what stands for its guard stays for good."},
+    {"take_node_hooks", take_hooks, METH_NOARGS,
+     "Take this thread's hooks on new nodes of autograd away; what `put_back_node_hooks` takes."},
     {"put_back_node_hooks", put_back_hooks, METH_O, "Put back what `take_node_hooks` gave."},
     {"same_constant", same_constant_of, METH_VARARGS, "Exact equality of constants, as guards mean it."},
     {nullptr, nullptr, 0, nullptr},
@@ -132,7 +138,15 @@ PyModuleDef_Slot slots[] = {
     {0, nullptr},
 };
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_C", "Frame hook, code cache and guard tree.", 0, methods, slots, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "_C",
+                          "Frame hook, code cache and guard tree.",
+                          0,
+                          methods,
+                          slots,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 }  // namespace
 }  // namespace flambeau

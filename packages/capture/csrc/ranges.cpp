@@ -26,7 +26,8 @@ OpenRange::OpenRange(const char* name) : guard_(at::RecordScope::FUNCTION) {
   if (guard_.isActive()) guard_.before(name);
 }
 
-OpenRange::OpenRange(const Region* region, const CodeEntries& record, const Entry& entry) : guard_(at::RecordScope::FUNCTION) {
+OpenRange::OpenRange(const Region* region, const CodeEntries& record, const Entry& entry)
+    : guard_(at::RecordScope::FUNCTION) {
   if (!guard_.isActive()) return;
   const auto* code = reinterpret_cast<const PyCodeObject*>(record.code.get());
   std::string name = "Torch-Compiled Region: " + entry.number;

@@ -1,4 +1,5 @@
-// What calls of compiled frames show in torch's profiler: the look through the entries, and the run of the one that fits.
+// What calls of compiled frames show in torch's profiler: the look through the entries, and the run of the one that
+// fits.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -16,7 +17,8 @@ inline bool is_profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordSco
 class OpenRange {
  public:
   explicit OpenRange(const char* name);
-  // `Torch-Compiled Region: <frame>/<entry>`, as in torch.compile's traces, and the user's name for the region; with the function and its place.
+  // `Torch-Compiled Region: <frame>/<entry>`, as in torch.compile's traces, and the user's name for the region; with
+  // the function and its place.
   OpenRange(const Region* region, const CodeEntries& record, const Entry& entry);
 
  private:

@@ -25,7 +25,9 @@ Region* as_region(PyObject* object) { return reinterpret_cast<Region*>(object); 
 
 class CompileScope {
  public:
-  CompileScope(ThreadState& state, CodeEntries& record) : record_(record), suspended_(state) { record.compiling = true; }
+  CompileScope(ThreadState& state, CodeEntries& record) : record_(record), suspended_(state) {
+    record.compiling = true;
+  }
   ~CompileScope() { record_.compiling = false; }
 
  private:
@@ -98,7 +100,8 @@ bool is_near_limit(const PyThreadState* thread) {
   return frames.left < std::min(kFramesToCompile, frames.limit / kShareToCompile);
 }
 
-// All modules of a class share their methods' code, so each has the limit for itself; all of them together have this many times as much.
+// All modules of a class share their methods' code, so each has the limit for itself; all of them together have this
+// many times as much.
 constexpr Py_ssize_t kOwnersLimit = 32;
 constexpr size_t kSkippedOwners = 4;
 
@@ -108,9 +111,12 @@ bool is_over_limit(const Region* region, const CodeEntries& record, const void* 
   return own >= region->limit || static_cast<Py_ssize_t>(record.entries.size()) >= kOwnersLimit * region->limit;
 }
 
-// Looking at a frame costs far more than running it. Where that came to nothing as often as there may be entries, the next look is
-// after twice as many calls each time: a frame that can be captured at last is found, and one that never can costs little.
-bool is_left_alone(const Region* region, Py_ssize_t calls) { return calls > region->limit && (calls & (calls - 1)) != 0; }
+// Looking at a frame costs far more than running it. Where that came to nothing as often as there may be entries, the
+// next look is after twice as many calls each time: a frame that can be captured at last is found, and one that never
+// can costs little.
+bool is_left_alone(const Region* region, Py_ssize_t calls) {
+  return calls > region->limit && (calls & (calls - 1)) != 0;
+}
 
 // ---- calling a region
 
@@ -194,7 +200,8 @@ PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"callable", "handler", "limit", nullptr};
   PyObject *callable = nullptr, *handler = nullptr;
   Py_ssize_t limit = 8;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|n:Region", const_cast<char**>(names), &callable, &handler, &limit)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|n:Region", const_cast<char**>(names), &callable, &handler,
+                                   &limit)) {
     return nullptr;
   }
   if (!PyCallable_Check(callable) || !PyCallable_Check(handler)) {
@@ -354,8 +361,7 @@ PyType_Spec region_spec = {"flambeau_capture._C.Region", sizeof(Region), 0, kCal
 // ---- Disabled
 
 struct Disabled {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* callable;
   PyObject* rescue;  // asked for the result where the callable raises; NULL: nothing is
   PyObject* dict;
@@ -442,8 +448,10 @@ void disabled_dealloc(PyObject* self) {
 
 PyMemberDef disabled_members[] = {
     {"callable", T_OBJECT_EX, offsetof(Disabled, callable), READONLY, "what is called"},
-    {"rescue", T_OBJECT, offsetof(Disabled, rescue), 0, "called with the error and the arguments where the callable raises, or None"},
-    {"recursive", T_BOOL, offsetof(Disabled, recursive), READONLY, "whether frames called from it run as they are, too"},
+    {"rescue", T_OBJECT, offsetof(Disabled, rescue), 0,
+     "called with the error and the arguments where the callable raises, or None"},
+    {"recursive", T_BOOL, offsetof(Disabled, recursive), READONLY,
+     "whether frames called from it run as they are, too"},
     {"__dictoffset__", T_PYSSIZET, offsetof(Disabled, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Disabled, weak), READONLY, nullptr},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Disabled, vectorcall), READONLY, nullptr},

@@ -6,8 +6,7 @@
 namespace flambeau {
 
 struct Region {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* callable;
   PyObject* handler;  // asked about frames that no entry covers
   PyObject* label;  // the user's name for it, or None
@@ -30,7 +29,8 @@ CodeEntries* find_record(Region* region, PyCodeObject* code);
 // Ask the handler about a frame that no entry covers. kError leaves a Python exception.
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view);
 
-// A frame below the region's runs in plain Python for the depth of its calls: the handler tells so once, where that leaves it the frames.
+// A frame below the region's runs in plain Python for the depth of its calls: the handler tells so once, where that
+// leaves it the frames.
 void tell_too_deep(Region* region, PyCodeObject* code);
 
 // A call of a region, and the same where the stance has a say in which entry is run (`stance.hpp`).

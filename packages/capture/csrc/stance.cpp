@@ -51,7 +51,8 @@ size_t find_match(const CodeEntries& record, const FrameView& view) {
   return record.entries.size();
 }
 
-// Whether the call may run an entry: what the function of the process says of its having found one. kError leaves an exception.
+// Whether the call may run an entry: what the function of the process says of its having found one. kError leaves an
+// exception.
 enum class Agreed { kNo, kYes, kError };
 
 Agreed agreed(bool found) {
@@ -69,12 +70,9 @@ Agreed agreed(bool found) {
 
 vectorcallfunc call_of_region() {
   switch (stance_state().stance) {
-    case Stance::kEager:
-      return call_plain;
-    case Stance::kElsewhere:
-      return call_elsewhere;
-    default:
-      return stance_state().is_plain() ? call_region : call_region_as_asked;
+    case Stance::kEager: return call_plain;
+    case Stance::kElsewhere: return call_elsewhere;
+    default: return stance_state().is_plain() ? call_region : call_region_as_asked;
   }
 }
 
@@ -86,10 +84,8 @@ PyObject* run_match(Region* region, CodeEntries& record, PyFunctionObject* funct
     case Agreed::kError:
       hit = true;  // its result is the exception
       return nullptr;
-    case Agreed::kNo:
-      return nullptr;
-    case Agreed::kYes:
-      break;
+    case Agreed::kNo: return nullptr;
+    case Agreed::kYes: break;
   }
   // What the other ranks were asked by may have changed the list.
   if (place >= record.entries.size()) return nullptr;
@@ -99,7 +95,8 @@ PyObject* run_match(Region* region, CodeEntries& record, PyFunctionObject* funct
   const bool all = !stance_state().differing_only || looks_at_all(record);
   {
     SuspendedScope guards(thread_state());
-    if (!(all ? evaluate(entry->guards(), evaluation) : evaluate_differing(entry->guards(), evaluation))) return nullptr;
+    if (!(all ? evaluate(entry->guards(), evaluation) : evaluate_differing(entry->guards(), evaluation)))
+      return nullptr;
   }
   hit = true;
   return run_entry(region, record, place, entry, values.data(), function, view, is_profiled());
@@ -110,7 +107,8 @@ PyObject* set_stance(PyObject*, PyObject* args) {
   int stance = 0, differing_only = 0;
   PyObject* agree = nullptr;
   if (!PyArg_ParseTuple(args, "ipO:set_stance", &stance, &differing_only, &agree)) return nullptr;
-  if (stance < 0 || stance > static_cast<int>(Stance::kElsewhere)) return PyErr_Format(PyExc_ValueError, "no such stance");
+  if (stance < 0 || stance > static_cast<int>(Stance::kElsewhere))
+    return PyErr_Format(PyExc_ValueError, "no such stance");
   StanceState& state = stance_state();
   state.stance = static_cast<Stance>(stance);
   state.differing_only = differing_only != 0;

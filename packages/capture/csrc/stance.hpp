@@ -1,4 +1,5 @@
-// What calls of regions do that is not the default: run as they are, from the cache alone, after other ranks, with fewer guards.
+// What calls of regions do that is not the default: run as they are, from the cache alone, after other ranks, with
+// fewer guards.
 #pragma once
 
 #include "code_cache.hpp"
@@ -15,10 +16,12 @@ enum class Stance : int {
   kElsewhere,  // the handler says which region is called in the place of each
 };
 
-// Of the process, changed under the GIL. A region's vectorcall is chosen by it, so that a call in the default stance reads none of this.
+// Of the process, changed under the GIL. A region's vectorcall is chosen by it, so that a call in the default stance
+// reads none of this.
 struct StanceState {
   Stance stance = Stance::kDefault;
-  bool differing_only = false;  // of several entries only the guards in which they differ are looked at, of one entry none
+  bool differing_only =
+      false;  // of several entries only the guards in which they differ are looked at, of one entry none
   PyObject* agree = nullptr;    // called with whether an entry fits; a false answer makes it a miss
 
   bool is_plain() const { return !differing_only && agree == nullptr; }

@@ -21,8 +21,9 @@ struct Handed {
   }
 };
 
-// The farther half of a thread's stack, in addresses. While the hook is installed CPython evaluates each call of Python within its
-// caller's evaluation, on this stack, which plain Python does not need and whose end is the end of the process.
+// The farther half of a thread's stack, in addresses. While the hook is installed CPython evaluates each call of Python
+// within its caller's evaluation, on this stack, which plain Python does not need and whose end is the end of the
+// process.
 struct StackHalf {
   const char* end = nullptr;
   const char* begin = nullptr;
@@ -40,13 +41,13 @@ struct ThreadState {
   PyObject* pass_code = nullptr;        // the next frame of this code is a rewritten one of ours
   PyObject* skip_code = nullptr;        // the next frame of this code runs as it is, frames it calls do not
   Handed handed{};                      // what the frame about to start takes over
-  CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
-  unsigned long long runs = 0;          // how often an entry was run: a strict region sees whether its call ran one
-  int inside = 0;                       // calls of regions that run frames under the hook
-  bool run_only = false;                // what no entry covers runs as it is, on this thread
-  bool suspended = false;               // the compiler itself runs: calls of regions are plain calls
+  CodeEntries* known_miss = nullptr;  // guards of this record were just found not to hold for the frame about to start
+  unsigned long long runs = 0;  // how often an entry was run: a strict region sees whether its call ran one
+  int inside = 0;  // calls of regions that run frames under the hook
+  bool run_only = false;  // what no entry covers runs as it is, on this thread
+  bool suspended = false;  // the compiler itself runs: calls of regions are plain calls
   compat::Frame* handed_down = nullptr;  // runs under the hook that was there before ours
-  StackHalf stack{};                     // where frames are nested too deep to be evaluated one within the other
+  StackHalf stack{};  // where frames are nested too deep to be evaluated one within the other
 };
 
 inline ThreadState& thread_state() {
@@ -80,8 +81,8 @@ class ActiveScope {
   int entered_ = 0;
 };
 
-// Runs a scope (guards, the compiler) in which frames are left alone and calls of regions are plain calls: what it checks may be the
-// user's Python code, and looking at that code's frames would check it again without end.
+// Runs a scope (guards, the compiler) in which frames are left alone and calls of regions are plain calls: what it
+// checks may be the user's Python code, and looking at that code's frames would check it again without end.
 class SuspendedScope {
  public:
   explicit SuspendedScope(ThreadState& state) : state_(state), active_(state, nullptr), before_(state.suspended) {

@@ -143,7 +143,8 @@ Argument plan(PyObject* encoded, const Wanted& wanted) {
     if (constant) {
       std::vector<IValue> values;
       for (Argument& item : result.items) values.push_back(std::move(item.constant));
-      result.constant = wanted.optional_items ? optional_numbers(std::move(values)) : boxed_list(std::move(values), wanted.want);
+      result.constant =
+          wanted.optional_items ? optional_numbers(std::move(values)) : boxed_list(std::move(values), wanted.want);
       result.kind = Argument::Kind::Constant;
       result.items.clear();
     }
@@ -199,7 +200,7 @@ IValue boxed_scalar(const Value& value, Want want) {
     case Want::Bool: return IValue(value.truth());
     case Want::Tensor:
     case Want::OptionalTensor: {
-      const c10::Scalar number = value.is_float()             ? c10::Scalar(value.d)
+      const c10::Scalar number = value.is_float()           ? c10::Scalar(value.d)
                                  : value.kind == Kind::Bool ? c10::Scalar(value.i != 0)
                                                             : c10::Scalar(value.i);
       return wrapped_number(number);
@@ -240,7 +241,8 @@ Argument plan_any(PyObject* encoded) {
   } else if (tag == 'l') {
     result.kind = Argument::Kind::List;
     PyObject* tuple = PyTuple_GET_ITEM(encoded, 1);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) result.items.push_back(plan_any(PyTuple_GET_ITEM(tuple, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+      result.items.push_back(plan_any(PyTuple_GET_ITEM(tuple, i)));
   } else if (is_slot(encoded)) {
     return slot_of(encoded);
   } else {

@@ -1,11 +1,13 @@
-// Arguments of calls: planned once (against an operator's schema where there is one), filled in from registers at run time.
+// Arguments of calls: planned once (against an operator's schema where there is one), filled in from registers at run
+// time.
 #pragma once
 
 #include "program.hpp"
 
 namespace flambeau {
 
-// Plan a call of operator `name`.`overload`. `args` is a tuple of encoded arguments, `kwargs` of (name, argument) pairs.
+// Plan a call of operator `name`.`overload`. `args` is a tuple of encoded arguments, `kwargs` of (name, argument)
+// pairs.
 Call plan_call(const char* name, const char* overload, PyObject* args, PyObject* kwargs, std::vector<Out> outs);
 
 // Plan an argument of a Python function or a subprogram, which have no schema.

@@ -30,7 +30,8 @@ BlockCache& BlockCache::instance() {
   static BlockCache* cache = [] {
     auto* made = new BlockCache();
     // A child of fork must not inherit a locked mutex.
-    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); }, [] { instance().mutex_.unlock(); });
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] { instance().mutex_.unlock(); });
     return made;
   }();
   return *cache;

@@ -10,8 +10,8 @@
 
 namespace flambeau {
 
-// Blocks of at least `kSmallest` bytes come from here, smaller ones from torch's allocator. What a program gives back is
-// kept while the idle bytes stay below a limit and somebody asks for it again soon; thread-safe.
+// Blocks of at least `kSmallest` bytes come from here, smaller ones from torch's allocator. What a program gives back
+// is kept while the idle bytes stay below a limit and somebody asks for it again soon; thread-safe.
 class BlockCache {
  public:
   static constexpr size_t kSmallest = size_t{1} << 20;

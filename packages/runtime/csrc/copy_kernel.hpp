@@ -1,5 +1,6 @@
 // The kernel that fills placeholders: up to kCopies runs of bytes in one launch, the table of runs passed by value.
-// It is what `nvcc -ptx -arch=compute_80` makes of the source below; the driver compiles it for the device when it is loaded.
+// It is what `nvcc -ptx -arch=compute_80` makes of the source below; the driver compiles it for the device when it is
+// loaded.
 //
 // struct Segment { const char* source; char* target; unsigned long long bytes; };
 // struct Table { Segment segments[64]; };
@@ -14,8 +15,8 @@
 //     done = count * 16;
 //   } else if (both % 4 == 0) {
 //     const unsigned long long count = s.bytes / 4;
-//     for (unsigned long long i = first; i < count; i += step) ((unsigned*)s.target)[i] = ((const unsigned*)s.source)[i];
-//     done = count * 4;
+//     for (unsigned long long i = first; i < count; i += step) ((unsigned*)s.target)[i] = ((const
+//     unsigned*)s.source)[i]; done = count * 4;
 //   }
 //   for (unsigned long long i = done + first; i < s.bytes; i += step) s.target[i] = s.source[i];
 // }

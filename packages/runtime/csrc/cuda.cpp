@@ -25,7 +25,8 @@ constexpr int kProgrammaticStreamSerialization = 6;
 
 }  // namespace
 
-// CUlaunchAttribute and CUlaunchConfig, in no unnamed namespace: `Driver` has a member of these types, and where a file is compiled by inclusion g++ 13 crashes on that.
+// CUlaunchAttribute and CUlaunchConfig, in no unnamed namespace: `Driver` has a member of these types, and where a file
+// is compiled by inclusion g++ 13 crashes on that.
 struct LaunchAttribute {
   int id;
   char padding[4];
@@ -76,7 +77,8 @@ struct Driver {
     if (status == 0) return;
     const char* text = nullptr;
     error_string(status, &text);
-    fail(std::string(name) + " failed with " + std::to_string(status) + ": " + (text != nullptr ? text : "unknown error"));
+    fail(std::string(name) + " failed with " + std::to_string(status) + ": " +
+         (text != nullptr ? text : "unknown error"));
   }
 
   void* library = nullptr;
@@ -134,7 +136,8 @@ void* context_of(Loaded& state, const Driver& driver, int ordinal) {
   return context;
 }
 
-// Loading may allocate, which a stream that is being recorded forbids to everybody; kernels are no part of the recording.
+// Loading may allocate, which a stream that is being recorded forbids to everybody; kernels are no part of the
+// recording.
 class Relaxed {
  public:
   explicit Relaxed(const Driver& driver) : driver_(driver) { driver_.exchange_capture_mode(&mode_); }
@@ -199,7 +202,8 @@ void launch(const Function& function, const uint32_t (&grid)[3], void* stream, v
   make_current(driver, function.context);
   if (function.waits && driver.launch_kernel_ex != nullptr) {
     LaunchAttribute early{kProgrammaticStreamSerialization, {}, {1}};
-    const LaunchConfig config{{grid[0], grid[1], grid[2]}, {function.threads, 1, 1}, function.shared, stream, &early, 1};
+    const LaunchConfig config{
+        {grid[0], grid[1], grid[2]}, {function.threads, 1, 1}, function.shared, stream, &early, 1};
     const Status status = driver.launch_kernel_ex(&config, function.handle, parameters, nullptr);
     if (status != 0) driver.check(status, "cuLaunchKernelEx");
     return;

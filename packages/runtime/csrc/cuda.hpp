@@ -1,5 +1,5 @@
-// The CUDA driver, found at run time: the calls that launching a compiled kernel takes, declared here and not taken from
-// CUDA's headers, so that this builds and imports on machines without CUDA.
+// The CUDA driver, found at run time: the calls that launching a compiled kernel takes, declared here and not taken
+// from CUDA's headers, so that this builds and imports on machines without CUDA.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +31,12 @@ struct Function {
 // Use the driver library of this name or path from now on; functions loaded before stay those of the old one.
 void set_library(const std::string& path);
 
-// `image` on the device `ordinal`, loaded by the first who asks; thread-safe. Throws ProgramError with the driver's words.
+// `image` on the device `ordinal`, loaded by the first who asks; thread-safe. Throws ProgramError with the driver's
+// words.
 const Function& load(const Image& image, int ordinal);
 
-// Queue `function` on `stream`; `parameters` are the addresses of its arguments. Throws ProgramError with the driver's words.
+// Queue `function` on `stream`; `parameters` are the addresses of its arguments. Throws ProgramError with the driver's
+// words.
 void launch(const Function& function, const uint32_t (&grid)[3], void* stream, void** parameters);
 
 }  // namespace flambeau::cuda

@@ -13,8 +13,8 @@ using Type = CudaKernel::Type;
 
 Type type_of(const std::string& text) {
   static const std::unordered_map<std::string, Type> table = {
-      {"i1", Type::I8},   {"i8", Type::I8},   {"i16", Type::I16}, {"i32", Type::I32}, {"i64", Type::I64},
-      {"u1", Type::U8},   {"u8", Type::U8},   {"u16", Type::U16}, {"u32", Type::U32}, {"u64", Type::U64},
+      {"i1", Type::I8},    {"i8", Type::I8},   {"i16", Type::I16},  {"i32", Type::I32}, {"i64", Type::I64},
+      {"u1", Type::U8},    {"u8", Type::U8},   {"u16", Type::U16},  {"u32", Type::U32}, {"u64", Type::U64},
       {"fp32", Type::F32}, {"f32", Type::F32}, {"fp64", Type::F64}, {"f64", Type::F64},
   };
   if (!text.empty() && text[0] == '*') return Type::Pointer;
@@ -44,7 +44,8 @@ int64_t integer_of(PyObject* object) {
 }
 
 cuda::Image image_of(PyObject* tuple) {
-  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 8) raise(PyExc_TypeError, "a compiled kernel is a tuple of 8");
+  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 8)
+    raise(PyExc_TypeError, "a compiled kernel is a tuple of 8");
   cuda::Image image;
   image.key = text_of(PyTuple_GET_ITEM(tuple, 0));
   char* data = nullptr;
@@ -62,8 +63,7 @@ cuda::Image image_of(PyObject* tuple) {
 
 cuda::Image ask(PyObject* provide, bool divisible, int ordinal) {
   Ref number = checked(PyLong_FromLong(ordinal));
-  Ref compiled =
-      checked(PyObject_CallFunctionObjArgs(provide, divisible ? Py_True : Py_False, number.get(), nullptr));
+  Ref compiled = checked(PyObject_CallFunctionObjArgs(provide, divisible ? Py_True : Py_False, number.get(), nullptr));
   return image_of(compiled.get());
 }
 
@@ -82,8 +82,7 @@ const cuda::Function& CudaKernel::function(bool divisible, int ordinal, Gil& gil
   if (ordinal < 0 || ordinal >= kMostDevices) {
     throw ProgramError(ProgramError::Type::Runtime, "there is no CUDA device " + std::to_string(ordinal));
   }
-  const cuda::Function* found =
-      bound_[divisible ? 1 : 0][static_cast<size_t>(ordinal)].load(std::memory_order_acquire);
+  const cuda::Function* found = bound_[divisible ? 1 : 0][static_cast<size_t>(ordinal)].load(std::memory_order_acquire);
   return found != nullptr ? *found : bind(divisible, ordinal, gil);
 }
 

@@ -23,8 +23,8 @@ class CudaKernel {
     bool divisible;  // promised to be a multiple of 16
   };
 
-  // `types` and `divisible` have one entry a parameter, pointers first. `provide(divisible, ordinal)` gives the compiled kernel
-  // for a device as (key, binary, name, threads, shared, global_scratch, profile_scratch, waits).
+  // `types` and `divisible` have one entry a parameter, pointers first. `provide(divisible, ordinal)` gives the
+  // compiled kernel for a device as (key, binary, name, threads, shared, global_scratch, profile_scratch, waits).
   CudaKernel(PyObject* types, PyObject* divisible, PyObject* provide);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }

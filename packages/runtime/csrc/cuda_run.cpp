@@ -11,7 +11,8 @@ constexpr uint64_t kAlignment = 16;
 
 [[noreturn]] void fail(const std::string& message) { throw ProgramError(ProgramError::Type::Runtime, message); }
 
-// A buffer's address, as the kernel on `device` may read it. A one-element tensor that a library call left on the CPU is copied.
+// A buffer's address, as the kernel on `device` may read it. A one-element tensor that a library call left on the CPU
+// is copied.
 uint64_t address(int32_t reg, c10::Device device, Frame& frame) {
   const at::Tensor& tensor = frame.tensor(reg);
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -64,8 +65,8 @@ void alloc_cuda(const Alloc& alloc, Frame& frame, Gil& gil) {
   gil.release();
   frame.devices.enter(frame.devices[static_cast<size_t>(alloc.device.index())]);
   c10::Allocator* allocator = cuda_allocator();
-  auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), size, allocator->allocate(size), allocator, /*resizable=*/true);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), size,
+                                                       allocator->allocate(size), allocator, /*resizable=*/true);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CUDA), alloc.dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
@@ -78,7 +79,8 @@ void launch_cuda(const Launch& launch, Frame& frame, Gil& gil) {
   const CudaKernel& kernel = *launch.kernel->cuda;
   const auto& parameters = kernel.parameters();
   const size_t buffers = launch.buffers.size(), count = buffers + launch.scalars.size();
-  if (count != parameters.size()) fail("a kernel of " + std::to_string(parameters.size()) + " parameters was given others");
+  if (count != parameters.size())
+    fail("a kernel of " + std::to_string(parameters.size()) + " parameters was given others");
 
   gil.release();
   const c10::Device device = device_of(launch, frame);

@@ -281,8 +281,8 @@ std::shared_ptr<Program> program_of(PyObject* encoded, const Kernels& kernels, D
   program->threads = fields.integer();
   for (Fields devices = fields.tuple(); !devices.done();) {
     PyObject* ordinal = devices.next();
-    program->devices.push_back(
-        ordinal == Py_None ? Devices::kUnknown : static_cast<c10::DeviceIndex>(PyLong_AsLong(ordinal)));
+    program->devices.push_back(ordinal == Py_None ? Devices::kUnknown
+                                                  : static_cast<c10::DeviceIndex>(PyLong_AsLong(ordinal)));
   }
   for (Fields inputs = fields.tuple(); !inputs.done();) {
     program->inputs.push_back(input_of(inputs.tuple()));

@@ -8,8 +8,8 @@
 namespace flambeau {
 namespace {
 
-// torch keeps the chosen CUDA allocator in one atomic pointer of libc10_cuda; a build of torch without CUDA has none, and a
-// build for other hardware registers its allocator for the device type.
+// torch keeps the chosen CUDA allocator in one atomic pointer of libc10_cuda; a build of torch without CUDA has none,
+// and a build for other hardware registers its allocator for the device type.
 std::atomic<c10::Allocator*>* chosen_allocator() {
   void* library = dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;

@@ -27,7 +27,8 @@ class Devices {
   c10::DeviceIndex operator[](size_t slot) const { return ordinals_[slot]; }
   bool empty() const { return ordinals_.empty(); }
 
-  // All inputs are bound: slots that none of them decided are the current device, and slot 0 becomes the current device.
+  // All inputs are bound: slots that none of them decided are the current device, and slot 0 becomes the current
+  // device.
   void begin();
   // Make `ordinal` the current device, for an allocation.
   void enter(c10::DeviceIndex ordinal) {

@@ -1,4 +1,5 @@
-// The registers of one run. Inputs and constants are borrowed (the caller and the executor own them): no reference counts.
+// The registers of one run. Inputs and constants are borrowed (the caller and the executor own them): no reference
+// counts.
 #pragma once
 
 #include <c10/util/SmallVector.h>

@@ -1,9 +1,10 @@
 // The kernel of `gemm.hpp`: 12 rows by 32 lanes of the result at a time stay in 24 registers while the terms are added.
 //
-// Each term costs two loads of a vector and 12 broadcasts for 24 multiplications, which is what the units for those can take. Vectors come from
-// panels that were packed so that they are read one after the other: a block of panels lies in the second-level cache and is used for
-// all rows. Rows are read where they lie; those of the next tile are fetched while this one is computed, which hides the way from memory: no copy
-// of a weight is made. Panels that were packed beforehand are fetched a block ahead.
+// Each term costs two loads of a vector and 12 broadcasts for 24 multiplications, which is what the units for those can
+// take. Vectors come from panels that were packed so that they are read one after the other: a block of panels lies in
+// the second-level cache and is used for all rows. Rows are read where they lie; those of the next tile are fetched
+// while this one is computed, which hides the way from memory: no copy of a weight is made. Panels that were packed
+// beforehand are fetched a block ahead.
 #include "gemm.hpp"
 
 #include <unistd.h>
@@ -24,15 +25,17 @@ namespace flambeau::gemm {
 namespace {
 
 constexpr int64_t kRows = 24 / kVectors, kVector = 16, kLine = 64, kFloats = kLine / sizeof(float);
-// Terms that are added before a tile is stored: as many rows of them as a tile has fit the first-level cache beside a panel. A tile's loop is
-// cut in four, so that it can fetch other rows in each.
+// Terms that are added before a tile is stored: as many rows of them as a tile has fit the first-level cache beside a
+// panel. A tile's loop is cut in four, so that it can fetch other rows in each.
 constexpr int64_t kChunk = 384, kParts = 4, kStep = 4;
 // Rows whose sums are kept before they are turned: whole lines of the result are written then.
 constexpr int64_t kTurned = 48;
 // Panels in a block.
 constexpr int64_t kFewestPanels = 4, kMostPanels = 64, kMostTurned = 8;
 
-__mmask16 first(int64_t count) { return count >= kVector ? 0xffff : static_cast<__mmask16>((1u << std::max<int64_t>(count, 0)) - 1); }
+__mmask16 first(int64_t count) {
+  return count >= kVector ? 0xffff : static_cast<__mmask16>((1u << std::max<int64_t>(count, 0)) - 1);
+}
 
 // Sixteen vectors, turned in registers.
 struct Square {
@@ -42,7 +45,8 @@ struct Square {
   __attribute__((always_inline)) void load(const float* from, int64_t stride, int64_t rows, int64_t columns) {
     const __mmask16 mask = first(columns);
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) line[i] = i < rows ? _mm512_maskz_loadu_ps(mask, from + i * stride) : _mm512_setzero_ps();
+    for (int i = 0; i < 16; i++)
+      line[i] = i < rows ? _mm512_maskz_loadu_ps(mask, from + i * stride) : _mm512_setzero_ps();
   }
 
   __attribute__((always_inline)) void turn() {
@@ -64,7 +68,8 @@ struct Square {
     // line[4 g + c] holds, in its p-th quarter, column 4 p + c of rows 4 g to 4 g + 3.
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
-      const __m512 even = _mm512_shuffle_f32x4(line[c], line[4 + c], 0x88), odd = _mm512_shuffle_f32x4(line[c], line[4 + c], 0xdd);
+      const __m512 even = _mm512_shuffle_f32x4(line[c], line[4 + c], 0x88),
+                   odd = _mm512_shuffle_f32x4(line[c], line[4 + c], 0xdd);
       const __m512 even2 = _mm512_shuffle_f32x4(line[8 + c], line[12 + c], 0x88);
       const __m512 odd2 = _mm512_shuffle_f32x4(line[8 + c], line[12 + c], 0xdd);
       t[c] = _mm512_shuffle_f32x4(even, even2, 0x88);
@@ -127,7 +132,8 @@ struct Tile {
   __mmask16 last;  // lanes of the last vector that are stored
   Begin begin;
   const float* bias;
-  // What is fetched meanwhile: two rows in each part, and a run of lines of the next block, `next_step` bytes for every `kStep` terms.
+  // What is fetched meanwhile: two rows in each part, and a run of lines of the next block, `next_step` bytes for every
+  // `kStep` terms.
   const float* ahead[kParts][2];
   const char* next;
   int64_t next_step;
@@ -160,8 +166,8 @@ __attribute__((noinline)) void compute(const Tile& tile) {
     }
   }
   const float* panel = tile.panel;
-  // Three rows go by one pointer and the stride, so that addresses stay in registers; the compiler is kept from seeing how pointers follow
-  // from each other, or it would keep twelve offsets in memory.
+  // Three rows go by one pointer and the stride, so that addresses stay in registers; the compiler is kept from seeing
+  // how pointers follow from each other, or it would keep twelve offsets in memory.
   constexpr int kPointers = (kCount + 2) / 3;
   const int64_t stride = tile.row_stride * static_cast<int64_t>(sizeof(float));
   const char* rows[kPointers];
@@ -274,16 +280,17 @@ struct Block {
   const Result& result;
   const float* bias;
   int64_t first_lane, panels, term, terms;
-  const float* packed;   // of the first panel, at `term`
+  const float* packed;  // of the first panel, at `term`
   int64_t panel_stride;  // from panel to panel
-  int64_t next_lines;    // of packed panels that come after these
+  int64_t next_lines;  // of packed panels that come after these
 
   void run() const {
     alignas(kLine) float scratch[kMostTurned * kTurned * kLanes];
     const int64_t together = result.turned ? kTurned : kRows;
     for (int64_t r = 0; r < rows.count; r += together) {
       const int64_t end = std::min(rows.count, r + together);
-      for (int64_t each = r; each < end; each += kRows) add_rows(each, std::min(end - each, kRows), scratch + (each - r) * kLanes);
+      for (int64_t each = r; each < end; each += kRows)
+        add_rows(each, std::min(end - each, kRows), scratch + (each - r) * kLanes);
       if (result.turned) turn(r, end - r, scratch);
     }
   }
@@ -369,14 +376,13 @@ struct Block {
 
 }  // namespace
 
-void pack(const Lanes& lanes, int64_t terms, float* out) {
-  pack_block(lanes, 0, lanes.count, 0, terms, out);
-}
+void pack(const Lanes& lanes, int64_t terms, float* out) { pack_block(lanes, 0, lanes.count, 0, terms, out); }
 
 void multiply(const Lanes& lanes, const Rows& rows, int64_t terms, const Result& result, const float* bias) {
   const int64_t panels = (lanes.count + kLanes - 1) / kLanes;
   const int64_t deep = part_of(terms, std::max(cache_floats() / (kFewestPanels * kLanes), kChunk), kVector);
-  const int64_t most = std::clamp(cache_floats() / (deep * kLanes), kFewestPanels, result.turned ? kMostTurned : kMostPanels);
+  const int64_t most =
+      std::clamp(cache_floats() / (deep * kLanes), kFewestPanels, result.turned ? kMostTurned : kMostPanels);
   const int64_t wide = part_of(panels, most, 1);
   float* const space = lanes.packed ? nullptr : workspace(wide * std::min(deep, terms) * kLanes);
   for (int64_t p = 0; p < panels; p += wide) {
@@ -386,8 +392,10 @@ void multiply(const Lanes& lanes, const Rows& rows, int64_t terms, const Result&
       const float* packed = lanes.packed ? lanes.data + (p * terms + k) * kLanes : space;
       if (!lanes.packed) pack_block(lanes, lane, std::min(lanes.count - lane, count * kLanes), k, some, space);
       // A block over all terms is followed by the next one.
-      const int64_t next = lanes.packed && deep >= terms ? std::min(wide, panels - p - count) * terms * kLanes / kFloats : 0;
-      Block{lanes, rows, result, bias, lane, count, k, some, packed, (lanes.packed ? terms : some) * kLanes, next}.run();
+      const int64_t next =
+          lanes.packed && deep >= terms ? std::min(wide, panels - p - count) * terms * kLanes / kFloats : 0;
+      Block{lanes, rows, result, bias, lane, count, k, some, packed, (lanes.packed ? terms : some) * kLanes, next}
+          .run();
     }
   }
 }

@@ -1,7 +1,9 @@
-// Products of float32 matrices by a kernel of our own, for processors with AVX-512: `out[i, j] = sum over k of rows[i, k] * lanes[j, k] (+ bias)`.
+// Products of float32 matrices by a kernel of our own, for processors with AVX-512: `out[i, j] = sum over k of rows[i,
+// k] * lanes[j, k] (+ bias)`.
 //
-// In: one operand whose vectors are loaded (`Lanes`) and one whose elements are broadcast (`Rows`), each with its terms in a row of their
-// own. Out: the result, row by row or turned. Read `gemm.cpp` for how it goes, `linear.cpp` for who is which.
+// In: one operand whose vectors are loaded (`Lanes`) and one whose elements are broadcast (`Rows`), each with its terms
+// in a row of their own. Out: the result, row by row or turned. Read `gemm.cpp` for how it goes, `linear.cpp` for who
+// is which.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ struct Rows {
   int64_t count, stride;
 };
 
-// Where the result goes: the element of row i and lane j is at [i * stride + j], or at [j * stride + i] if it is `turned`.
+// Where the result goes: the element of row i and lane j is at [i * stride + j], or at [j * stride + i] if it is
+// `turned`.
 struct Result {
   float* data;
   int64_t stride;
@@ -42,7 +45,8 @@ int64_t packed_size(int64_t count, int64_t terms);
 // Panels of `kLanes` lanes, term by term; lanes that are not there are zeros.
 void pack(const Lanes& lanes, int64_t terms, float* out);
 
-// `bias` has an element for each lane, for each row if the result is turned, or is null. `terms` is at least 1. One thread.
+// `bias` has an element for each lane, for each row if the result is turned, or is null. `terms` is at least 1. One
+// thread.
 void multiply(const Lanes& lanes, const Rows& rows, int64_t terms, const Result& result, const float* bias);
 
 }  // namespace flambeau::gemm

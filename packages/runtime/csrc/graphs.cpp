@@ -35,12 +35,12 @@ struct TableState {
 };
 
 struct Table {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   TableState* state;
 };
 
-// ---- does it fit? ----------------------------------------------------------------------------------------------------
+// ---- does it fit?
+// ----------------------------------------------------------------------------------------------------
 
 // The same type and value; zeros of different sign are different numbers, NaNs are one.
 bool same_number(PyObject* given, PyObject* recorded) {
@@ -81,7 +81,8 @@ bool fits(const Entry& entry, PyObject* const* inputs) {
   return true;
 }
 
-// ---- copies ----------------------------------------------------------------------------------------------------------
+// ---- copies
+// ----------------------------------------------------------------------------------------------------------
 
 struct Run {
   const void* source;
@@ -89,9 +90,7 @@ struct Run {
   uint64_t bytes;
 };
 
-struct Runs {
-  Run runs[kCopies];
-};
+struct Runs { Run runs[kCopies]; };
 
 // Copies of runs of bytes that go out together.
 class Copies {
@@ -136,18 +135,21 @@ class Copies {
   size_t longest_ = 0;
 };
 
-// ---- playing ---------------------------------------------------------------------------------------------------------
+// ---- playing
+// ---------------------------------------------------------------------------------------------------------
 
 at::Tensor over(const c10::Storage& storage, const Layout& layout, int64_t offset) {
   const auto key = storage.device().is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU;
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), layout.dtype);
+  at::Tensor tensor =
+      at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), layout.dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(layout.sizes, layout.strides, offset);
   return tensor;
 }
 
 c10::Storage copy_of(const c10::Storage& storage, Copies& copies) {
   const size_t bytes = storage.nbytes();
-  c10::Allocator* allocator = storage.device().is_cuda() ? cuda_allocator() : c10::GetAllocator(storage.device().type());
+  c10::Allocator* allocator =
+      storage.device().is_cuda() ? cuda_allocator() : c10::GetAllocator(storage.device().type());
   c10::Storage made(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                           allocator->allocate(bytes), allocator, /*resizable=*/true));
   copies.add(storage.data(), made.mutable_data(), bytes);
@@ -156,7 +158,8 @@ c10::Storage copy_of(const c10::Storage& storage, Copies& copies) {
 
 Ref result_of(const Result& result, const c10::SmallVectorImpl<c10::Storage>& storages, PyObject* const* inputs) {
   switch (result.kind) {
-    case Result::Kind::Own: return checked(THPVariable_Wrap(over(storages[result.index], result.layout, result.layout.offset)));
+    case Result::Kind::Own:
+      return checked(THPVariable_Wrap(over(storages[result.index], result.layout, result.layout.offset)));
     case Result::Kind::Alias: {
       const at::Tensor& base = THPVariable_Unpack(inputs[result.index]);
       const auto bytes = base.storage_offset() * static_cast<int64_t>(base.itemsize());
@@ -270,7 +273,8 @@ PyObject* table_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObj
   });
 }
 
-// ---- the type --------------------------------------------------------------------------------------------------------
+// ---- the type
+// --------------------------------------------------------------------------------------------------------
 
 // RecordingTable(inputs, miss, blocked, stream, follow)
 PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject*) {
@@ -386,7 +390,8 @@ PyMethodDef table_methods[] = {
     {"add", table_add, METH_O, "Take a recording; its results must not be referenced by anything but the recording."},
     {"remove", table_remove, METH_O, "Forget a recording."},
     {"held", table_held, METH_O, "The numbers of a recording's storages that somebody still refers to."},
-    {"play", table_play, METH_VARARGS, "play(recording, inputs): replay one recording that fits and is free; None while its lane is running."},
+    {"play", table_play, METH_VARARGS,
+     "play(recording, inputs): replay one recording that fits and is free; None while its lane is running."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -5,8 +5,8 @@
 
 namespace flambeau {
 
-// Fill the frame from `inputs`. `misfit` is called as misfit(position, value, scalars, devices) for an input that fails a
-// check: it raises, or returns what to use instead.
+// Fill the frame from `inputs`. `misfit` is called as misfit(position, value, scalars, devices) for an input that fails
+// a check: it raises, or returns what to use instead.
 void bind_inputs(const Program& program, Frame& frame, PyObject* const* inputs, PyObject* misfit);
 
 // The scalars of a frame as a Python tuple.

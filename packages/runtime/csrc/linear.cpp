@@ -1,9 +1,11 @@
-// flambeau::linear and its two companions: products of float32 with a weight as linear layers have it, by the kernel of `gemm.hpp`.
+// flambeau::linear and its two companions: products of float32 with a weight as linear layers have it, by the kernel of
+// `gemm.hpp`.
 //
-// linear(x, weight, bias, most) is `x @ weight.t() + bias`, by the library where x has more rows than `most`, or so many that lanes of the kernel would
-// stay empty: the number of rows may be known at run time only. packed_linear reads a weight that pack_linear_weight laid out: an ordinary
-// tensor of (panels, terms, 32) floats. What the kernel does not do (other types, a processor without the instructions, products without elements) is
-// the library's, with the same result. The result's memory comes from the cache of large blocks.
+// linear(x, weight, bias, most) is `x @ weight.t() + bias`, by the library where x has more rows than `most`, or so
+// many that lanes of the kernel would stay empty: the number of rows may be known at run time only. packed_linear reads
+// a weight that pack_linear_weight laid out: an ordinary tensor of (panels, terms, 32) floats. What the kernel does not
+// do (other types, a processor without the instructions, products without elements) is the library's, with the same
+// result. The result's memory comes from the cache of large blocks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
@@ -22,7 +24,8 @@ namespace {
 using Bias = std::optional<at::Tensor>;
 
 bool is_plain(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat && tensor.device().is_cpu() && tensor.layout() == at::kStrided && !tensor.is_neg();
+  return tensor.scalar_type() == at::kFloat && tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
+         !tensor.is_neg();
 }
 
 bool is_supported(const at::Tensor& x, const at::Tensor& weight, const Bias& bias) {
@@ -38,8 +41,8 @@ at::Tensor by_library(const at::Tensor& x, const at::Tensor& weight, const Bias&
 at::Tensor new_result(int64_t rows, int64_t columns) {
   const size_t bytes = static_cast<size_t>(rows) * static_cast<size_t>(columns) * sizeof(float);
   if (bytes < BlockCache::kSmallest) return at::empty({rows, columns}, at::kFloat);
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                       BlockCache::instance().allocate(bytes), c10::GetCPUAllocator(), true);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, BlockCache::instance().allocate(bytes), c10::GetCPUAllocator(), true);
   at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU), caffe2::TypeMeta::Make<float>());
   made.unsafeGetTensorImpl()->set_sizes_contiguous({rows, columns});
@@ -51,14 +54,16 @@ void check_linear(bool holds, const char* what) { TORCH_CHECK(holds, std::string
 
 void check_shapes(const at::Tensor& x, int64_t columns, int64_t terms, const Bias& bias) {
   check_linear(x.dim() == 2 && x.size(1) == terms, "the rows do not have as many terms as the weight");
-  check_linear(!bias || (bias->dim() == 1 && bias->size(0) == columns), "the bias does not have an element for each column");
+  check_linear(!bias || (bias->dim() == 1 && bias->size(0) == columns),
+               "the bias does not have an element for each column");
 }
 
 // The terms of each row side by side.
 at::Tensor with_rows(const at::Tensor& x) { return x.stride(1) == 1 || x.size(1) == 1 ? x : x.contiguous(); }
 
 // Parts of the rows in turn; each thread packs what it needs for its own.
-void by_parts(const gemm::Lanes& lanes, const gemm::Rows& rows, int64_t terms, const gemm::Result& result, const float* bias) {
+void by_parts(const gemm::Lanes& lanes, const gemm::Rows& rows, int64_t terms, const gemm::Result& result,
+              const float* bias) {
   if (at::get_num_threads() == 1 || at::in_parallel_region()) {
     gemm::multiply(lanes, rows, terms, result, bias);
     return;
@@ -71,8 +76,8 @@ void by_parts(const gemm::Lanes& lanes, const gemm::Rows& rows, int64_t terms, c
   });
 }
 
-// Steps of the processor, about: a vector of lanes takes half a step for each row and term, packing an element a third, or one where it comes from
-// memory, and turning one a third.
+// Steps of the processor, about: a vector of lanes takes half a step for each row and term, packing an element a third,
+// or one where it comes from memory, and turning one a third.
 double steps(double lanes, double rows, double terms) {
   constexpr double vector = 16;
   return std::ceil(lanes / vector) * rows * terms / 2;
@@ -132,11 +137,13 @@ at::Tensor pack_linear_weight(const at::Tensor& weight) {
 
 at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, int64_t columns, const Bias& bias) {
   const bool fits = packed.dim() == 3 && packed.size(2) == gemm::kLanes && packed.is_contiguous() && columns >= 0;
-  check_linear(fits && packed.size(0) == (columns + gemm::kLanes - 1) / gemm::kLanes, "the weight is not packed for so many columns");
+  check_linear(fits && packed.size(0) == (columns + gemm::kLanes - 1) / gemm::kLanes,
+               "the weight is not packed for so many columns");
   const int64_t terms = packed.size(1);
   check_shapes(x, columns, terms, bias);
   if (!is_supported(x, packed, bias)) {
-    return by_library(x, packed.transpose(1, 2).reshape({packed.size(0) * gemm::kLanes, terms}).narrow(0, 0, columns), bias);
+    return by_library(x, packed.transpose(1, 2).reshape({packed.size(0) * gemm::kLanes, terms}).narrow(0, 0, columns),
+                      bias);
   }
   const Bias dense = bias ? Bias(bias->contiguous()) : std::nullopt;
   const at::Tensor left = with_rows(x);

@@ -31,8 +31,7 @@ struct ExecutorState {
 };
 
 struct Executor {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   ExecutorState* state;
 };
 
@@ -65,8 +64,8 @@ Ref output_of(const Output& output, const Frame& frame, PyObject* const* inputs)
   }
 }
 
-// Take the inputs over from a list and empty it: from here on each lives until the program frees it. Those that are handed back
-// as results are kept aside; the answer has them at their positions.
+// Take the inputs over from a list and empty it: from here on each lives until the program frees it. Those that are
+// handed back as results are kept aside; the answer has them at their positions.
 std::vector<Ref> take_over(const Program& program, Frame& frame, PyObject* list) {
   std::vector<Ref> kept(program.inputs.size());
   for (const Output& output : program.outputs) {
@@ -132,8 +131,8 @@ void annotate(const ExecutorState& state, const Position& position) {
   Ref note;
   {
     ErrorAside aside;
-    note = Ref::steal(PyObject_CallFunction(
-        state.describe.get(), "iL", static_cast<int>(position.program), static_cast<long long>(position.instruction)));
+    note = Ref::steal(PyObject_CallFunction(state.describe.get(), "iL", static_cast<int>(position.program),
+                                            static_cast<long long>(position.instruction)));
     if (!note) PyErr_Clear();
   }
   if (note) add_note(note.get());
@@ -171,7 +170,8 @@ PyObject* executor_take(PyObject* self, PyObject* list) {
 }
 
 PyMethodDef executor_methods[] = {
-    {"take", executor_take, METH_O, "Call with a list of inputs, which is emptied: each is freed when it was used last."},
+    {"take", executor_take, METH_O,
+     "Call with a list of inputs, which is emptied: each is freed when it was used last."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -331,8 +331,10 @@ PyObject* release_memory(PyObject*, PyObject* args) {
 }
 
 PyMethodDef module_methods[] = {
-    {"release_memory", release_memory, METH_VARARGS, "Free a tensor's memory; reading or writing elements of it raises the message."},
-    {"release_idle_memory", release_idle_memory, METH_NOARGS, "Give idle blocks back to the system; returns their bytes."},
+    {"release_memory", release_memory, METH_VARARGS,
+     "Free a tensor's memory; reading or writing elements of it raises the message."},
+    {"release_idle_memory", release_idle_memory, METH_NOARGS,
+     "Give idle blocks back to the system; returns their bytes."},
     {"idle_memory_bytes", idle_memory_bytes, METH_NOARGS, "Bytes of the blocks kept for the next call."},
     {"set_idle_memory_limit", set_idle_memory_limit, METH_O, "Keep at most this many idle bytes; 0 keeps none."},
     {"set_cuda_driver", set_cuda_driver, METH_O, "Use the CUDA driver library of this name or path."},
@@ -354,8 +356,15 @@ PyModuleDef_Slot module_slots[] = {
     {0, nullptr},
 };
 
-PyModuleDef module_definition = {
-    PyModuleDef_HEAD_INIT, "flambeau_runtime._C", "The native executor.", 0, module_methods, module_slots, nullptr, nullptr, nullptr};
+PyModuleDef module_definition = {PyModuleDef_HEAD_INIT,
+                                 "flambeau_runtime._C",
+                                 "The native executor.",
+                                 0,
+                                 module_methods,
+                                 module_slots,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr};
 
 }  // namespace
 }  // namespace flambeau

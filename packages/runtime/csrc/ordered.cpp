@@ -1,9 +1,12 @@
-// flambeau::ordered_products: products of matrices in which every element of the result is one sum, added up in the order of its terms.
+// flambeau::ordered_products: products of matrices in which every element of the result is one sum, added up in the
+// order of its terms.
 //
-// ordered_products(x, y, bias, beta, alpha) is `beta * bias + alpha * (x @ y)` of matrices, or of as many matrices each, of any float type and strides; without bias `alpha *
-// (x @ y)`. The terms are multiplied and added in float32 (float64 for that), the result is rounded once. An element depends on its row, its column and the number of
-// terms alone: not on how many rows, columns, matrices or threads there are, nor on how anything lies in memory. What a compiler makes of the loops over
-// columns does not matter: multiplications are not contracted, and sums are never taken apart.
+// ordered_products(x, y, bias, beta, alpha) is `beta * bias + alpha * (x @ y)` of matrices, or of as many matrices
+// each, of any float type and strides; without bias `alpha * (x @ y)`. The terms are multiplied and added in float32
+// (float64 for that), the result is rounded once. An element depends on its row, its column and the number of terms
+// alone: not on how many rows, columns, matrices or threads there are, nor on how anything lies in memory. What a
+// compiler makes of the loops over columns does not matter: multiplications are not contracted, and sums are never
+// taken apart.
 #ifdef __clang__
 #pragma clang fp contract(off)
 #else
@@ -25,7 +28,8 @@
 namespace flambeau {
 namespace {
 
-// Rows and columns of a tile whose sums are kept while the terms are added; terms of a panel of columns that lie in the nearest caches.
+// Rows and columns of a tile whose sums are kept while the terms are added; terms of a panel of columns that lie in the
+// nearest caches.
 constexpr int64_t kRows = 6, kColumns = 32, kTerms = 256;
 // Multiplications worth another thread.
 constexpr int64_t kGrain = 1 << 16;
@@ -40,9 +44,13 @@ struct Matrix {
 };
 
 // Adds the products of some terms: `sums[i][j] += left[i][k] * right[k][j]`, k in order.
-#define FB_ADD(NAME, TARGET)                                                                                             \
-  TARGET void NAME(float* sums, const float* left, const float* right, int64_t terms) { add(sums, left, right, terms); } \
-  TARGET void NAME(double* sums, const double* left, const double* right, int64_t terms) { add(sums, left, right, terms); }
+#define FB_ADD(NAME, TARGET) \
+  TARGET void NAME(float* sums, const float* left, const float* right, int64_t terms) { \
+    add(sums, left, right, terms); \
+  } \
+  TARGET void NAME(double* sums, const double* left, const double* right, int64_t terms) { \
+    add(sums, left, right, terms); \
+  }
 
 template <typename real>
 __attribute__((always_inline)) inline void add(real* sums, const real* left, const real* right, int64_t terms) {
@@ -54,12 +62,14 @@ __attribute__((always_inline)) inline void add(real* sums, const real* left, con
 #pragma GCC unroll 6
     for (int64_t i = 0; i < kRows; i++) {
 #pragma GCC unroll 2
-      for (int64_t w = 0; w < 2; w++) kept[i][w] = *reinterpret_cast<const vector*>(sums + i * kColumns + (v + w) * lanes);
+      for (int64_t w = 0; w < 2; w++)
+        kept[i][w] = *reinterpret_cast<const vector*>(sums + i * kColumns + (v + w) * lanes);
     }
     for (int64_t k = 0; k < terms; k++) {
       vector column[2];
 #pragma GCC unroll 2
-      for (int64_t w = 0; w < 2; w++) column[w] = *reinterpret_cast<const vector*>(right + k * kColumns + (v + w) * lanes);
+      for (int64_t w = 0; w < 2; w++)
+        column[w] = *reinterpret_cast<const vector*>(right + k * kColumns + (v + w) * lanes);
 #pragma GCC unroll 6
       for (int64_t i = 0; i < kRows; i++) {
         const real factor = left[i * kTerms + k];
@@ -91,12 +101,9 @@ Instructions instructions() {
 template <typename real>
 void add_terms(real* sums, const real* left, const real* right, int64_t terms) {
   switch (instructions()) {
-    case Instructions::Avx512:
-      return add_avx512(sums, left, right, terms);
-    case Instructions::Avx2:
-      return add_avx2(sums, left, right, terms);
-    case Instructions::Plain:
-      return add_plain(sums, left, right, terms);
+    case Instructions::Avx512: return add_avx512(sums, left, right, terms);
+    case Instructions::Avx2: return add_avx2(sums, left, right, terms);
+    case Instructions::Plain: return add_plain(sums, left, right, terms);
   }
 }
 
@@ -121,10 +128,11 @@ struct Scratch {
   std::vector<real> panel = std::vector<real>(kTerms * kColumns), left = std::vector<real>(kRows * kTerms), sums;
 };
 
-// The sums of rows `begin` to `end` of one product. `store(row, column, width, sums)` takes those of a row in a panel of columns.
+// The sums of rows `begin` to `end` of one product. `store(row, column, width, sums)` takes those of a row in a panel
+// of columns.
 template <typename scalar, typename real, typename Store>
-void multiply(const Matrix<const scalar>& x, const Matrix<const scalar>& y, int64_t begin, int64_t end, int64_t terms, int64_t columns,
-              Scratch<real>& scratch, const Store& store) {
+void multiply(const Matrix<const scalar>& x, const Matrix<const scalar>& y, int64_t begin, int64_t end, int64_t terms,
+              int64_t columns, Scratch<real>& scratch, const Store& store) {
   const int64_t tiles = (end - begin + kRows - 1) / kRows;
   for (int64_t j = 0; j < columns; j += kColumns) {
     const int64_t width = std::min(columns - j, kColumns);
@@ -146,7 +154,8 @@ void multiply(const Matrix<const scalar>& x, const Matrix<const scalar>& y, int6
 }
 
 template <typename scalar>
-void products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& bias, double beta, double alpha, at::Tensor& out) {
+void products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& bias, double beta,
+              double alpha, at::Tensor& out) {
   using real = at::opmath_type<scalar>;
   const int64_t batch = x.size(0), rows = x.size(1), terms = x.size(2), columns = y.size(2);
   const scalar *xs = x.const_data_ptr<scalar>(), *ys = y.const_data_ptr<scalar>();
@@ -170,17 +179,21 @@ void products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::
           result[(matrix * rows + i) * columns + j] = static_cast<scalar>(value);
         }
       };
-      multiply<scalar, real>({xs + matrix * x.stride(0), x.stride(1), x.stride(2)}, {ys + matrix * y.stride(0), y.stride(1), y.stride(2)},
-                             first, last, terms, columns, scratch, store);
+      multiply<scalar, real>({xs + matrix * x.stride(0), x.stride(1), x.stride(2)},
+                             {ys + matrix * y.stride(0), y.stride(1), y.stride(2)}, first, last, terms, columns,
+                             scratch, store);
       begin += last - first;
     }
   });
 }
 
-at::Tensor ordered_products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& bias, double beta, double alpha) {
+at::Tensor ordered_products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::Tensor>& bias,
+                            double beta, double alpha) {
   check(x.dim() >= 2 && y.dim() == x.dim(), "operands are matrices, or as many matrices each");
-  check(at::isFloatingType(x.scalar_type()) && x.scalar_type() == y.scalar_type(), "operands are of one type, of floats");
-  check(x.size(-1) == y.size(-2) && x.sizes().slice(0, x.dim() - 2) == y.sizes().slice(0, y.dim() - 2), "operands do not fit each other");
+  check(at::isFloatingType(x.scalar_type()) && x.scalar_type() == y.scalar_type(),
+        "operands are of one type, of floats");
+  check(x.size(-1) == y.size(-2) && x.sizes().slice(0, x.dim() - 2) == y.sizes().slice(0, y.dim() - 2),
+        "operands do not fit each other");
   check(!bias || bias->scalar_type() == x.scalar_type(), "the bias is of another type");
   std::vector<int64_t> sizes(x.sizes().begin(), x.sizes().end());
   sizes.back() = y.size(-1);

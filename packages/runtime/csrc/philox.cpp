@@ -1,8 +1,9 @@
 // flambeau::philox_state: the part of a CUDA generator's stream that a generated kernel draws from.
 //
-// In: the device, how far the generator moves on, and how many threads the kernel assumed the device to keep resident. Out: three
-// integers (seed, offset, base). base is -1 and the others are values; while a CUDA graph is captured they are device addresses
-// of both, and base is added to the offset. Nothing of CUDA is linked: what only libtorch_cuda has is looked up when it is needed.
+// In: the device, how far the generator moves on, and how many threads the kernel assumed the device to keep resident.
+// Out: three integers (seed, offset, base). base is -1 and the others are values; while a CUDA graph is captured they
+// are device addresses of both, and base is added to the offset. Nothing of CUDA is linked: what only libtorch_cuda has
+// is looked up when it is needed.
 #include <ATen/Context.h>
 #include <ATen/cuda/PhiloxCudaState.h>
 #include <dlfcn.h>
@@ -45,15 +46,16 @@ int64_t known_threads(int device) {
 }
 
 std::tuple<int64_t, int64_t, int64_t> philox_state(c10::Device device, int64_t increment, int64_t threads) {
-  // Messages are joined here, not by TORCH_CHECK: it would use a stream, and one of this module crashes in torch's process where
-  // the compiler links parts of the C++ library statically.
+  // Messages are joined here, not by TORCH_CHECK: it would use a stream, and one of this module crashes in torch's
+  // process where the compiler links parts of the C++ library statically.
   TORCH_CHECK(device.is_cuda(), "a philox state belongs to a CUDA device, not to " + device.str());
   static const auto advance =
       symbol_of<Advance>("libtorch_cuda.so", "_ZN2at17CUDAGeneratorImpl17philox_cuda_stateEm", RTLD_NOLOAD);
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const int64_t found = known_threads(generator.device().index());
-  TORCH_CHECK(found == 0 || found == threads, "this program draws random numbers as a GPU with " + std::to_string(threads) +
-                                                  " resident threads does; " + device.str() + " has " + std::to_string(found) +
+  TORCH_CHECK(found == 0 || found == threads, "this program draws random numbers as a GPU with " +
+                                                  std::to_string(threads) + " resident threads does; " + device.str() +
+                                                  " has " + std::to_string(found) +
                                                   ": compile it again on this device");
   std::lock_guard<std::mutex> guard(generator.mutex());
   if (advance != nullptr) {

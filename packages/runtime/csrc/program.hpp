@@ -111,9 +111,7 @@ struct Check {
   std::string message;
 };
 
-struct Free {
-  std::vector<int32_t> regs;
-};
+struct Free { std::vector<int32_t> regs; };
 
 struct Program;
 
@@ -167,7 +165,8 @@ struct Program {
   int64_t threads = 0;  // that a kernel on the CPU uses at most; 0 for as many as torch uses
   bool calls_library = false;
   bool has_scalar_inputs = false, has_mutated_inputs = false;
-  std::vector<c10::DeviceIndex> devices;  // one a slot of a CUDA device: its ordinal, or Devices::kUnknown for the inputs'
+  // one a slot of a CUDA device: its ordinal, or Devices::kUnknown for the inputs'
+  std::vector<c10::DeviceIndex> devices;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<Instruction> code;

@@ -1,5 +1,5 @@
-// What a program shows in torch's profiler: one range for the program, one for each kernel and library call, with its facts.
-// Nothing of this exists, and nothing is asked of Python, before the first call under a profiler.
+// What a program shows in torch's profiler: one range for the program, one for each kernel and library call, with its
+// facts. Nothing of this exists, and nothing is asked of Python, before the first call under a profiler.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -23,7 +23,8 @@ struct Ranges {
 // Whether somebody listens on this thread.
 inline bool is_profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value(); }
 
-// Ask `ranges(program) -> ((name, facts), ((name, facts) or None for each instruction))` once for a program and those nested in it. The GIL is held.
+// Ask `ranges(program) -> ((name, facts), ((name, facts) or None for each instruction))` once for a program and those
+// nested in it. The GIL is held.
 void name_ranges(const Program& program, PyObject* ranges);
 
 // A range of the profiler, open while it lives.

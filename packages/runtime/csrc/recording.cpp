@@ -1,8 +1,8 @@
 #include "recording.hpp"
 
+#include <structmember.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
-#include <structmember.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -54,7 +54,8 @@ std::vector<int64_t> integers(const Ref& tuple) {
 
 Fact read_fact(PyObject* item) {
   Ref dtype = attribute(item, "dtype"), device = attribute(item, "device");
-  if (!THPDtype_Check(dtype.get()) || !THPDevice_Check(device.get())) raise(PyExc_TypeError, "a fact without a dtype or device");
+  if (!THPDtype_Check(dtype.get()) || !THPDevice_Check(device.get()))
+    raise(PyExc_TypeError, "a fact without a dtype or device");
   return {static_cast<size_t>(integer(attribute(item, "position").get())),
           reinterpret_cast<THPDtype*>(dtype.get())->scalar_type, reinterpret_cast<THPDevice*>(device.get())->device,
           integers(attribute(item, "sizes")), integers(attribute(item, "strides"))};
@@ -100,7 +101,8 @@ Result read_result(Entry& entry, PyObject* item) {
   return result;
 }
 
-// ---- lanes -----------------------------------------------------------------------------------------------------------
+// ---- lanes
+// -----------------------------------------------------------------------------------------------------------
 
 // Lane(stream)
 PyObject* lane_new(PyTypeObject* type, PyObject* args, PyObject*) {
@@ -151,7 +153,8 @@ std::shared_ptr<Entry> read_recording(PyObject* recording) {
   if (Py_TYPE(entry->lane_object.get())->tp_new != lane_new) raise(PyExc_TypeError, "a recording's lane is not native");
   entry->lane = reinterpret_cast<Lane*>(entry->lane_object.get());
   each(attribute(recording, "scalars"), [&](PyObject* pair) {
-    entry->numbers.push_back({static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), Ref::share(PyTuple_GetItem(pair, 1))});
+    entry->numbers.push_back(
+        {static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), Ref::share(PyTuple_GetItem(pair, 1))});
   });
   each(attribute(recording, "fixed"), [&](PyObject* pair) {
     const void* address = PyLong_AsVoidPtr(PyTuple_GetItem(pair, 1));
@@ -159,7 +162,8 @@ std::shared_ptr<Entry> read_recording(PyObject* recording) {
   });
   each(attribute(recording, "tensors"), [&](PyObject* item) { entry->facts.push_back(read_fact(item)); });
   each(attribute(recording, "copied"), [&](PyObject* item) { entry->copied.push_back(read_copied(item)); });
-  each(attribute(recording, "mutated"), [&](PyObject* item) { entry->mutated.push_back(static_cast<size_t>(integer(item))); });
+  each(attribute(recording, "mutated"),
+       [&](PyObject* item) { entry->mutated.push_back(static_cast<size_t>(integer(item))); });
   each(attribute(recording, "results"), [&](PyObject* item) { entry->results.push_back(read_result(*entry, item)); });
   for (size_t i = 0; i < entry->own.size(); ++i) {
     entry->own[i].lent = truth(checked(PyObject_CallMethod(recording, "lends", "n", static_cast<Py_ssize_t>(i))).get());

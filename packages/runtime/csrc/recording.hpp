@@ -1,4 +1,5 @@
-// A recording as the table keeps it: when it fits, what moves in, what comes out. Read from the Python record of the same name.
+// A recording as the table keeps it: when it fits, what moves in, what comes out. Read from the Python record of the
+// same name.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -73,8 +74,7 @@ struct Own {
 
 // Recordings that share scratch memory: their replays never overlap. The Python type `Lane`.
 struct Lane {
-  PyObject_HEAD
-  void* stream;  // of the last replay of any of them
+  PyObject_HEAD void* stream;  // of the last replay of any of them
   bool running;  // one is being queued
 };
 

@@ -42,7 +42,8 @@ void alloc(const Alloc& alloc, Frame& frame, Gil& gil) {
   const c10::IntArrayRef sizes = resolve(alloc.sizes, frame, size_room);
   const c10::IntArrayRef strides = resolve(alloc.strides, frame, stride_room);
   if (!alloc.device.is_cpu()) {
-    frame.set(alloc.out, at::empty_strided(sizes, strides, at::TensorOptions().dtype(alloc.dtype).device(alloc.device)));
+    frame.set(alloc.out,
+              at::empty_strided(sizes, strides, at::TensorOptions().dtype(alloc.dtype).device(alloc.device)));
     return;
   }
   c10::Allocator* allocator = c10::GetCPUAllocator();
@@ -51,8 +52,8 @@ void alloc(const Alloc& alloc, Frame& frame, Gil& gil) {
       c10::StorageImpl::use_byte_size_t(), size,
       size >= BlockCache::kSmallest ? BlockCache::instance().allocate(size) : allocator->allocate(size), allocator,
       /*resizable=*/true);
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU), alloc.dtype);
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                               c10::DispatchKeySet(c10::DispatchKey::CPU), alloc.dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   frame.set(alloc.out, std::move(tensor));
 }
@@ -70,8 +71,8 @@ void view(const View& view, Frame& frame) {
   if (offset < 0 || (elements > 0 && (offset > available || elements > available - offset))) {
     throw ProgramError(ProgramError::Type::Runtime, "a view reaches outside of its storage");
   }
-  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(source.storage()), source.key_set(), dtype);
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(source.storage()),
+                                                             source.key_set(), dtype);
   made.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   frame.set(view.out, std::move(made));
 }
@@ -93,7 +94,8 @@ int64_t run_kernel(const Launch& launch, void* const* buffers, const int64_t* sc
 
 [[noreturn]] void fail_status(const Kernel& kernel, int64_t status) {
   const bool known = status >= 1 && static_cast<size_t>(status) <= kernel.checks.size();
-  throw ProgramError(ProgramError::Type::Index, known ? kernel.checks[static_cast<size_t>(status) - 1] : "index out of range");
+  throw ProgramError(ProgramError::Type::Index,
+                     known ? kernel.checks[static_cast<size_t>(status) - 1] : "index out of range");
 }
 
 // A kernel that Python runs: (tensors, scalars, grid, extent) -> status.
@@ -108,13 +110,12 @@ void launch_function(const Launch& launch, const Frame& frame, Gil& gil) {
   }
   Ref grid = Ref::share(Py_None);
   if (!launch.grid.empty()) {
-    grid = checked(Py_BuildValue(
-        "LLL", frame.operand(launch.grid[0]).as_int(), frame.operand(launch.grid[1]).as_int(),
-        frame.operand(launch.grid[2]).as_int()));
+    grid = checked(Py_BuildValue("LLL", frame.operand(launch.grid[0]).as_int(), frame.operand(launch.grid[1]).as_int(),
+                                 frame.operand(launch.grid[2]).as_int()));
   }
   Ref extent = checked(PyLong_FromLongLong(frame.operand(launch.extent).as_int()));
-  Ref result = checked(PyObject_CallFunctionObjArgs(
-      launch.kernel->function.get(), tensors.get(), scalars.get(), grid.get(), extent.get(), nullptr));
+  Ref result = checked(PyObject_CallFunctionObjArgs(launch.kernel->function.get(), tensors.get(), scalars.get(),
+                                                    grid.get(), extent.get(), nullptr));
   const int64_t status = PyLong_AsLongLong(result.get());
   if (status == -1 && PyErr_Occurred()) throw PythonError();
   if (status != 0) fail_status(*launch.kernel, status);
@@ -240,8 +241,9 @@ using c10::DispatchKey;
 
 // Results whose memory does not hold their values as they are, and those that have no strides.
 constexpr c10::DispatchKeySet kLazy({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
-constexpr c10::DispatchKeySet kUnusual = kLazy | c10::DispatchKeySet({
-    DispatchKey::Sparse, DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU});
+constexpr c10::DispatchKeySet kUnusual =
+    kLazy | c10::DispatchKeySet(
+                {DispatchKey::Sparse, DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU});
 
 // Whether a result lies as predicted. This is all that a call of a library costs where it does.
 bool lies(const Hold& hold, const c10::TensorImpl& impl, const Frame& frame) {
@@ -258,8 +260,8 @@ bool lies(const Hold& hold, const c10::TensorImpl& impl, const Frame& frame) {
   return true;
 }
 
-std::string layout_text(
-    caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::DeviceType device) {
+std::string layout_text(caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                        c10::DeviceType device) {
   const auto list = [](c10::IntArrayRef values) {
     std::string text;
     for (const int64_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
@@ -284,9 +286,11 @@ void hold(const Hold& hold, Frame& frame, Gil& gil) {
   };
   if (!strided || tensor.dtype() != hold.dtype || tensor.sizes() != sizes || !device_fits()) {
     const std::string found =
-        strided ? layout_text(tensor.dtype(), tensor.sizes(), tensor.strides(), tensor.device().type()) : "no strided tensor";
+        strided ? layout_text(tensor.dtype(), tensor.sizes(), tensor.strides(), tensor.device().type())
+                : "no strided tensor";
     throw ProgramError(ProgramError::Type::Prediction, hold.op + " returned " + found + " where " +
-                                                           layout_text(hold.dtype, sizes, strides, hold.device) + " was predicted");
+                                                           layout_text(hold.dtype, sizes, strides, hold.device) +
+                                                           " was predicted");
   }
   if ((tensor.numel() == 0 || tensor.dim() == 0) && !tensor.key_set().has_any(kLazy)) return;
   gil.release();
@@ -296,7 +300,8 @@ void hold(const Hold& hold, Frame& frame, Gil& gil) {
 }
 
 Value value_of_scalar(const c10::Scalar& scalar) {
-  if (scalar.isComplex()) throw ProgramError(ProgramError::Type::TypeMismatch, "a complex number is not a scalar of a program");
+  if (scalar.isComplex())
+    throw ProgramError(ProgramError::Type::TypeMismatch, "a complex number is not a scalar of a program");
   if (scalar.isFloatingPoint()) return Value::of_float(scalar.toDouble());
   return scalar.isBoolean() ? Value::of_bool(scalar.toBool()) : Value::of_int(scalar.toLong());
 }
@@ -326,7 +331,8 @@ Ref python_argument(const Argument& argument, const Frame& frame) {
     }
     default: {
       Ref list = checked(PyList_New(0));
-      for (const Argument& item : argument.items) checked(PyList_Append(list.get(), python_argument(item, frame).get()));
+      for (const Argument& item : argument.items)
+        checked(PyList_Append(list.get(), python_argument(item, frame).get()));
       return list;
     }
   }

@@ -73,7 +73,8 @@ double float_pow(double a, double b) {
     throw ProgramError(Error::TypeMismatch, "a fractional power of a negative number is complex");
   }
   const double result = std::pow(a, b);
-  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) throw ProgramError(Error::Overflow, "result too large");
+  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b))
+    throw ProgramError(Error::Overflow, "result too large");
   return result;
 }
 
@@ -180,19 +181,17 @@ Value unary(Opcode opcode, const Value& a) {
 
 Opcode opcode_of(const std::string& name) {
   static const std::unordered_map<std::string, Opcode> table = {
-      {"add", Opcode::Add},       {"sub", Opcode::Sub},           {"mul", Opcode::Mul},
-      {"floordiv", Opcode::FloorDiv}, {"mod", Opcode::Mod},       {"truediv", Opcode::TrueDiv},
-      {"truncdiv", Opcode::TruncDiv}, {"min", Opcode::Min},       {"max", Opcode::Max},
-      {"pow", Opcode::Pow},       {"eq", Opcode::Eq},             {"ne", Opcode::Ne},
-      {"lt", Opcode::Lt},         {"le", Opcode::Le},             {"gt", Opcode::Gt},
-      {"ge", Opcode::Ge},         {"and", Opcode::And},           {"or", Opcode::Or},
-      {"xor", Opcode::Xor},       {"bitand", Opcode::BitAnd},     {"bitor", Opcode::BitOr},
-      {"shl", Opcode::Shl},       {"shr", Opcode::Shr},           {"neg", Opcode::Neg},
-      {"not", Opcode::Not},       {"abs", Opcode::Abs},           {"floor", Opcode::Floor},
-      {"ceil", Opcode::Ceil},     {"trunc", Opcode::Trunc},       {"round", Opcode::Round},
-      {"sqrt", Opcode::Sqrt},     {"exp", Opcode::Exp},           {"log", Opcode::Log},
-      {"int", Opcode::ToInt},     {"float", Opcode::ToFloat},     {"bool", Opcode::ToBool},
-      {"move", Opcode::Move},     {"select", Opcode::Select},
+      // clang-format off
+      {"add", Opcode::Add}, {"sub", Opcode::Sub}, {"mul", Opcode::Mul}, {"floordiv", Opcode::FloorDiv},
+      {"mod", Opcode::Mod}, {"truediv", Opcode::TrueDiv}, {"truncdiv", Opcode::TruncDiv}, {"min", Opcode::Min},
+      {"max", Opcode::Max}, {"pow", Opcode::Pow}, {"eq", Opcode::Eq}, {"ne", Opcode::Ne}, {"lt", Opcode::Lt},
+      {"le", Opcode::Le}, {"gt", Opcode::Gt}, {"ge", Opcode::Ge}, {"and", Opcode::And}, {"or", Opcode::Or},
+      {"xor", Opcode::Xor}, {"bitand", Opcode::BitAnd}, {"bitor", Opcode::BitOr}, {"shl", Opcode::Shl},
+      {"shr", Opcode::Shr}, {"neg", Opcode::Neg}, {"not", Opcode::Not}, {"abs", Opcode::Abs}, {"floor", Opcode::Floor},
+      {"ceil", Opcode::Ceil}, {"trunc", Opcode::Trunc}, {"round", Opcode::Round}, {"sqrt", Opcode::Sqrt},
+      {"exp", Opcode::Exp}, {"log", Opcode::Log}, {"int", Opcode::ToInt}, {"float", Opcode::ToFloat},
+      {"bool", Opcode::ToBool}, {"move", Opcode::Move}, {"select", Opcode::Select},
+      // clang-format on
   };
   const auto found = table.find(name);
   if (found == table.end()) throw std::invalid_argument("unknown opcode " + name);

@@ -9,9 +9,18 @@ namespace flambeau {
 inline const c10::DispatchKeySet& special_keys() {
   using c10::DispatchKey;
   static const c10::DispatchKeySet keys({
-      DispatchKey::Python, DispatchKey::Functionalize, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
-      DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor, DispatchKey::Batched, DispatchKey::Sparse,
-      DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU,
+      DispatchKey::Python,
+      DispatchKey::Functionalize,
+      DispatchKey::FuncTorchBatched,
+      DispatchKey::FuncTorchGradWrapper,
+      DispatchKey::Conjugate,
+      DispatchKey::Negative,
+      DispatchKey::ZeroTensor,
+      DispatchKey::Batched,
+      DispatchKey::Sparse,
+      DispatchKey::SparseCsr,
+      DispatchKey::NestedTensor,
+      DispatchKey::MkldnnCPU,
   });
   return keys;
 }

@@ -50,7 +50,8 @@ Values run_nested(const Program& program, Values inputs, Frame& outer_frame, Gil
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input& input = program.inputs[i];
     if (inputs[i].is_tensor == input.is_scalar) {
-      throw ProgramError(ProgramError::Type::TypeMismatch, "a nested program got a tensor for a number, or the reverse");
+      throw ProgramError(ProgramError::Type::TypeMismatch,
+                         "a nested program got a tensor for a number, or the reverse");
     }
     if (input.is_scalar) frame.set(input.reg, inputs[i].scalar);
     else if (hands_back) frame.set(input.reg, at::Tensor(inputs[i].tensor));
@@ -66,10 +67,10 @@ Values run_nested(const Program& program, Values inputs, Frame& outer_frame, Gil
 
 // Element `step` of the first dimension, as a view.
 at::Tensor slice_of(const at::Tensor& source, int64_t step) {
-  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(source.storage()), source.key_set(), source.dtype());
-  made.unsafeGetTensorImpl()->set_sizes_and_strides(
-      source.sizes().slice(1), source.strides().slice(1), source.storage_offset() + step * source.stride(0));
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(source.storage()),
+                                                             source.key_set(), source.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(source.sizes().slice(1), source.strides().slice(1),
+                                                    source.storage_offset() + step * source.stride(0));
   return made;
 }
 
@@ -124,8 +125,8 @@ struct Runner {
     for (const int32_t reg : sub.slices) {
       const at::Tensor& tensor = frame.tensor(reg);
       if (tensor.dim() == 0 || tensor.size(0) < length) {
-        throw ProgramError(
-            ProgramError::Type::Runtime, "a loop of " + std::to_string(length) + " steps over a tensor that is shorter");
+        throw ProgramError(ProgramError::Type::Runtime,
+                           "a loop of " + std::to_string(length) + " steps over a tensor that is shorter");
       }
     }
     for (int64_t step = 0; step < length; ++step) {
@@ -152,7 +153,8 @@ void receive_all(const Subprogram& sub, Values results, Frame& frame) {
     const Out& out = sub.outs[i];
     if (out.kind == Out::Kind::Drop) continue;
     if ((out.kind == Out::Kind::Tensor) != results[i].is_tensor) {
-      throw ProgramError(ProgramError::Type::TypeMismatch, "a nested program returned a tensor for a number, or the reverse");
+      throw ProgramError(ProgramError::Type::TypeMismatch,
+                         "a nested program returned a tensor for a number, or the reverse");
     }
     if (results[i].is_tensor) frame.set(out.reg, std::move(results[i].tensor));
     else frame.set(out.reg, results[i].scalar);

@@ -1,8 +1,9 @@
 // Whether tensors are those of before, unchanged.
 //
-// In: the inputs of a call, and which of them are watched. Out: at a later call, whether these are the same tensors over the same memory, to which nothing was
-// written as autograd counts writes. They are not kept alive, nor their memory: only the places of their records and their storages' are held, so that no others
-// can have these. Memory that was given back meanwhile (`release_memory`) holds what it held.
+// In: the inputs of a call, and which of them are watched. Out: at a later call, whether these are the same tensors
+// over the same memory, to which nothing was written as autograd counts writes. They are not kept alive, nor their
+// memory: only the places of their records and their storages' are held, so that no others can have these. Memory that
+// was given back meanwhile (`release_memory`) holds what it held.
 #include "watch.hpp"
 
 #include <c10/core/TensorImpl.h>
@@ -27,16 +28,14 @@ struct Seen {
   const void* address;
 };
 
-struct Watch {
-  PyObject_HEAD
-  std::vector<Seen>* seen;
-};
+struct Watch { PyObject_HEAD std::vector<Seen>* seen; };
 
 // Of a tensor whose memory was given back there is none.
 bool is_released(const at::Tensor& tensor) { return tensor.numel() != 0 && tensor.storage().nbytes() == 0; }
 
 bool holds(const Seen& seen, const at::Tensor& tensor) {
-  if (tensor.unsafeGetTensorImpl() != seen.tensor_record || tensor.is_inference() || tensor._version() != seen.version) return false;
+  if (tensor.unsafeGetTensorImpl() != seen.tensor_record || tensor.is_inference() || tensor._version() != seen.version)
+    return false;
   if (tensor.storage().unsafeGetStorageImpl() != seen.storage_record) return false;
   return is_released(tensor) || tensor.const_data_ptr() == seen.address;
 }
@@ -60,8 +59,8 @@ PyObject* watch_new(PyTypeObject* type, PyObject* args, PyObject*) {
       const at::Tensor& tensor = tensor_at(inputs, place);
       const uint32_t version = tensor.is_inference() ? 0 : tensor._version();
       c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
-      seen->push_back({place, WeakTensor(tensor.getIntrusivePtr()), tensor.storage().getWeakStorageImpl(), tensor.unsafeGetTensorImpl(),
-                       storage, version, tensor.const_data_ptr()});
+      seen->push_back({place, WeakTensor(tensor.getIntrusivePtr()), tensor.storage().getWeakStorageImpl(),
+                       tensor.unsafeGetTensorImpl(), storage, version, tensor.const_data_ptr()});
     }
     Ref self = checked(type->tp_alloc(type, 0));
     reinterpret_cast<Watch*>(self.get())->seen = seen.release();
@@ -99,7 +98,9 @@ PyType_Slot watch_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(watch_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(watch_dealloc)},
     {Py_tp_methods, watch_methods},
-    {Py_tp_doc, const_cast<char*>("Watch(inputs, places): these inputs, their versions and addresses; the tensors are not kept alive.")},
+    {Py_tp_doc,
+     const_cast<char*>(
+         "Watch(inputs, places): these inputs, their versions and addresses; the tensors are not kept alive.")},
     {0, nullptr},
 };
 

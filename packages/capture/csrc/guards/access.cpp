@@ -82,16 +82,12 @@ PyObject* tensor_integer(const Node& node, PyObject* base, Evaluation& evaluatio
 PyObject* root(const Node& node, Evaluation& evaluation) {
   const FrameView& frame = evaluation.frame;
   switch (node.access) {
-    case Access::kNothing:
-      return Py_None;
-    case Access::kPinned:
-      return node.key;
-    case Access::kGlobal:
-      return _PyDict_GetItem_KnownHash(frame.globals, node.key, node.hash);
+    case Access::kNothing: return Py_None;
+    case Access::kPinned: return node.key;
+    case Access::kGlobal: return _PyDict_GetItem_KnownHash(frame.globals, node.key, node.hash);
     case Access::kBuiltin:
       return frame.builtins ? _PyDict_GetItem_KnownHash(frame.builtins, node.key, node.hash) : nullptr;
-    default:
-      break;
+    default: break;
   }
   if (frame.locals != nullptr) return raw_subscript(frame.locals, node.key, evaluation);
   if (node.access == Access::kLocal) return node.number < frame.count ? frame.arguments[node.number] : nullptr;
@@ -106,36 +102,24 @@ PyObject* root(const Node& node, Evaluation& evaluation) {
 
 PyObject* reach(const Node& node, PyObject* base, Evaluation& evaluation) {
   switch (node.access) {
-    case Access::kAttribute:
-      return attribute(node, base, evaluation);
+    case Access::kAttribute: return attribute(node, base, evaluation);
     case Access::kInstanceDict: {
       PyObject** place = _PyObject_GetDictPtr(base);
       return place != nullptr ? *place : nullptr;
     }
-    case Access::kSequenceItem:
-      return sequence_item(node, base, evaluation);
-    case Access::kDictItem:
-      return dict_item(node, base, evaluation);
-    case Access::kItem:
-      return raw_subscript(base, node.key, evaluation);
-    case Access::kDictKeyAt:
-      return dict_key_at(node, base, evaluation);
-    case Access::kTypeOf:
-      return reinterpret_cast<PyObject*>(Py_TYPE(base));
-    case Access::kCellContents:
-      return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+    case Access::kSequenceItem: return sequence_item(node, base, evaluation);
+    case Access::kDictItem: return dict_item(node, base, evaluation);
+    case Access::kItem: return raw_subscript(base, node.key, evaluation);
+    case Access::kDictKeyAt: return dict_key_at(node, base, evaluation);
+    case Access::kTypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(base));
+    case Access::kCellContents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
     case Access::kTensorSize:
     case Access::kTensorStride:
-    case Access::kTensorOffset:
-      return tensor_integer(node, base, evaluation);
-    case Access::kCallResult:
-      return evaluation.own(PyObject_CallNoArgs(base));
-    case Access::kStoredItem:
-      return stored_item(node, base);
-    case Access::kComputed:
-      return evaluation.own(PyObject_CallOneArg(node.key, base));
-    default:
-      return root(node, evaluation);
+    case Access::kTensorOffset: return tensor_integer(node, base, evaluation);
+    case Access::kCallResult: return evaluation.own(PyObject_CallNoArgs(base));
+    case Access::kStoredItem: return stored_item(node, base);
+    case Access::kComputed: return evaluation.own(PyObject_CallOneArg(node.key, base));
+    default: return root(node, evaluation);
   }
 }
 

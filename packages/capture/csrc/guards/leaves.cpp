@@ -68,7 +68,8 @@ class TypeIs final : public Leaf {
 class NumberIs final : public Leaf {
  public:
   NumberIs(PyObject* payload, int spec) : Leaf(spec) {
-    PyObject* limit = PyTuple_CheckExact(payload) && PyTuple_GET_SIZE(payload) == 2 ? PyTuple_GET_ITEM(payload, 1) : Py_None;
+    PyObject* limit =
+        PyTuple_CheckExact(payload) && PyTuple_GET_SIZE(payload) == 2 ? PyTuple_GET_ITEM(payload, 1) : Py_None;
     if (!PyLong_CheckExact(limit) && !PyFloat_CheckExact(limit)) raise(PyExc_TypeError, "NumberIs needs (type, limit)");
     type_ = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(payload, 0));
     if (type_ == &PyLong_Type) {
@@ -96,7 +97,8 @@ class NumberIs final : public Leaf {
 class IdentityIs final : public Leaf {
  public:
   IdentityIs(PyObject* payload, int spec) : Leaf(spec), reference_(nullptr), object_(payload) {
-    if (PyTuple_CheckExact(payload) && PyTuple_GET_SIZE(payload) == 1 && PyWeakref_Check(PyTuple_GET_ITEM(payload, 0))) {
+    if (PyTuple_CheckExact(payload) && PyTuple_GET_SIZE(payload) == 1 &&
+        PyWeakref_Check(PyTuple_GET_ITEM(payload, 0))) {
       reference_ = PyTuple_GET_ITEM(payload, 0);
       object_ = target();
     }
@@ -139,8 +141,8 @@ class DictKeys final : public Leaf {
  public:
   DictKeys(PyObject* keys, int spec) : Leaf(spec), keys_(keys) {}
   bool holds(PyObject* value) const override {
-    // Its class may say otherwise when it is iterated over, and note that it was; the order of an `OrderedDict` is no dict's,
-    // and names less than all where a method of dict wrote to it.
+    // Its class may say otherwise when it is iterated over, and note that it was; the order of an `OrderedDict` is no
+    // dict's, and names less than all where a method of dict wrote to it.
     if (PyDict_Check(value) && PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys_)) return false;
     if (PyDict_Check(value) && !PyODict_Check(value)) return plain(value);
     // Of a set the order is that of its table, which its members do not tell.
@@ -176,7 +178,10 @@ class DictKeys final : public Leaf {
 class Contains final : public Leaf {
  public:
   Contains(PyObject* payload, int spec)
-      : Leaf(spec), key_(PyTuple_GetItem(payload, 0)), present_(PyTuple_GetItem(payload, 1) == Py_True), hash_(PyObject_Hash(key_)) {
+      : Leaf(spec),
+        key_(PyTuple_GetItem(payload, 0)),
+        present_(PyTuple_GetItem(payload, 1) == Py_True),
+        hash_(PyObject_Hash(key_)) {
     if (hash_ == -1) PyErr_Clear();  // what cannot be hashed is asked again, and raises there
   }
   bool holds(PyObject* value) const override {
@@ -194,7 +199,8 @@ class Contains final : public Leaf {
 
  private:
   bool is_as_told(int found) const { return found >= 0 && (found == 1) == present_; }
-  // A module is asked for several names at each call, an optimizer's state for each parameter, and both are hardly ever written to between two.
+  // A module is asked for several names at each call, an optimizer's state for each parameter, and both are hardly ever
+  // written to between two.
   bool of_dict(PyObject* dict) const {
     const uint64_t version = compat::version_of_attributes(dict);
     if (version != 0 && version == version_.load(std::memory_order_relaxed)) return true;
@@ -247,7 +253,8 @@ class HasAttribute final : public Leaf {
 class FunctionIs final : public Leaf {
  public:
   FunctionIs(PyObject* payload, int spec) : Leaf(spec) {
-    if (!PyTuple_CheckExact(payload) || PyTuple_GET_SIZE(payload) != 2) raise(PyExc_TypeError, "FunctionIs needs code and globals");
+    if (!PyTuple_CheckExact(payload) || PyTuple_GET_SIZE(payload) != 2)
+      raise(PyExc_TypeError, "FunctionIs needs code and globals");
     code_ = PyTuple_GET_ITEM(payload, 0);
     globals_ = PyTuple_GET_ITEM(payload, 1);
   }
@@ -268,7 +275,8 @@ class ClassMembers final : public Leaf {
   ClassMembers(PyObject* members, int spec) : Leaf(spec), members_(members) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members); ++i) {
       PyObject* member = PyTuple_GET_ITEM(members, i);
-      if (!PyTuple_CheckExact(member) || PyTuple_GET_SIZE(member) != 4) raise(PyExc_TypeError, "a class member is a tuple of 4");
+      if (!PyTuple_CheckExact(member) || PyTuple_GET_SIZE(member) != 4)
+        raise(PyExc_TypeError, "a class member is a tuple of 4");
     }
   }
 
@@ -321,9 +329,11 @@ class ClassMembers final : public Leaf {
 // Payload: (namespace, ((name, object) or (name,) where it is not there, ...)).
 class ModuleBindings final : public Leaf {
  public:
-  ModuleBindings(PyObject* payload, int spec) : Leaf(spec), names_(PyTuple_GetItem(payload, 0)), bound_(PyTuple_GetItem(payload, 1)) {
+  ModuleBindings(PyObject* payload, int spec)
+      : Leaf(spec), names_(PyTuple_GetItem(payload, 0)), bound_(PyTuple_GetItem(payload, 1)) {
     if (names_ == nullptr || !PyDict_Check(names_)) raise(PyExc_TypeError, "ModuleBindings needs a namespace");
-    if (bound_ == nullptr || !PyTuple_CheckExact(bound_)) raise(PyExc_TypeError, "ModuleBindings needs a tuple of bindings");
+    if (bound_ == nullptr || !PyTuple_CheckExact(bound_))
+      raise(PyExc_TypeError, "ModuleBindings needs a tuple of bindings");
   }
 
   bool holds(PyObject*) const override {
@@ -376,7 +386,8 @@ class Alias final : public Relation {
   int left_, right_;
 };
 
-// Payload: tuple of slots; of storages, the number of slots that are written, those slots, then the ones that are only read.
+// Payload: tuple of slots; of storages, the number of slots that are written, those slots, then the ones that are only
+// read.
 class NoAlias final : public Relation {
  public:
   NoAlias(PyObject* payload, bool storages, int spec) : Relation(spec), storages_(storages) {
@@ -490,15 +501,13 @@ std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec) {
     case LeafKind::kTypeIs:
       if (!PyType_Check(payload)) raise(PyExc_TypeError, "TypeIs needs a type");
       return std::make_unique<TypeIs>(payload, spec);
-    case LeafKind::kNumberIs:
-      return std::make_unique<NumberIs>(payload, spec);
-    case LeafKind::kIdentityIs:
-      return std::make_unique<IdentityIs>(payload, spec);
+    case LeafKind::kNumberIs: return std::make_unique<NumberIs>(payload, spec);
+    case LeafKind::kIdentityIs: return std::make_unique<IdentityIs>(payload, spec);
     case LeafKind::kConstantIs:
     case LeafKind::kNotConstant:
-      return std::make_unique<Contained<ConstantIs>>(payload, static_cast<LeafKind>(kind) == LeafKind::kConstantIs, spec);
-    case LeafKind::kTensorMatch:
-      return make_tensor_leaf(payload, spec);
+      return std::make_unique<Contained<ConstantIs>>(payload, static_cast<LeafKind>(kind) == LeafKind::kConstantIs,
+                                                     spec);
+    case LeafKind::kTensorMatch: return make_tensor_leaf(payload, spec);
     case LeafKind::kSequenceLength: {
       const Py_ssize_t length = PyLong_AsSsize_t(payload);
       if (length < 0) raise(PyExc_ValueError, "SequenceLength needs a number from 0");
@@ -507,25 +516,20 @@ std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec) {
     case LeafKind::kDictKeys:
       if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "DictKeys needs a tuple");
       return std::make_unique<Contained<DictKeys>>(payload, spec);
-    case LeafKind::kContains:
-      return std::make_unique<Contained<Contains>>(payload, spec);
+    case LeafKind::kContains: return std::make_unique<Contained<Contains>>(payload, spec);
     case LeafKind::kSetEquals:
       if (!PyAnySet_Check(payload)) raise(PyExc_TypeError, "SetEquals needs a set");
       return std::make_unique<Contained<SetEquals>>(payload, spec);
-    case LeafKind::kHasAttribute:
-      return std::make_unique<Contained<HasAttribute>>(payload, spec);
-    case LeafKind::kFunctionIs:
-      return std::make_unique<FunctionIs>(payload, spec);
-    case LeafKind::kGlobalState:
-      return make_state_leaf(payload, spec);
+    case LeafKind::kHasAttribute: return std::make_unique<Contained<HasAttribute>>(payload, spec);
+    case LeafKind::kFunctionIs: return std::make_unique<FunctionIs>(payload, spec);
+    case LeafKind::kGlobalState: return make_state_leaf(payload, spec);
     case LeafKind::kClassMembers:
       if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "ClassMembers needs a tuple");
       return std::make_unique<Contained<ClassMembers>>(payload, spec);
     case LeafKind::kModuleBindings:
       if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "ModuleBindings needs a tuple");
       return std::make_unique<Contained<ModuleBindings>>(payload, spec);
-    case LeafKind::kPythonCheck:
-      return std::make_unique<Contained<PythonCheck>>(payload, spec);
+    case LeafKind::kPythonCheck: return std::make_unique<Contained<PythonCheck>>(payload, spec);
   }
   raise(PyExc_ValueError, "unknown kind of leaf");
 }
@@ -533,13 +537,11 @@ std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec) {
 std::unique_ptr<Relation> make_relation(int kind, PyObject* payload, int spec) {
   if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "a relation's payload is a tuple");
   switch (static_cast<RelationKind>(kind)) {
-    case RelationKind::kAlias:
-      return std::make_unique<Alias>(payload, spec);
+    case RelationKind::kAlias: return std::make_unique<Alias>(payload, spec);
     case RelationKind::kNoAlias:
     case RelationKind::kDistinctStorage:
       return std::make_unique<NoAlias>(payload, static_cast<RelationKind>(kind) != RelationKind::kNoAlias, spec);
-    case RelationKind::kShape:
-      return make_shape_relation(payload, spec);
+    case RelationKind::kShape: return make_shape_relation(payload, spec);
   }
   raise(PyExc_ValueError, "unknown kind of relation");
 }

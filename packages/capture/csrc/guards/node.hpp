@@ -83,8 +83,8 @@ struct Node {
   std::vector<std::unique_ptr<Node>> children;
 };
 
-// Makers: `payload` is what build.py hands over for a kind; the returned object borrows from it (the tree keeps it alive).
-// They throw when the payload is malformed.
+// Makers: `payload` is what build.py hands over for a kind; the returned object borrows from it (the tree keeps it
+// alive). They throw when the payload is malformed.
 enum class LeafKind : int {
   kTypeIs,
   kIdentityIs,

@@ -1,4 +1,5 @@
-// Expressions over integers: a small stack machine. Integers are exact; whatever overflows or has no value does not hold.
+// Expressions over integers: a small stack machine. Integers are exact; whatever overflows or has no value does not
+// hold.
 #include <cmath>
 #include <optional>
 
@@ -10,8 +11,42 @@ namespace {
 
 // The order is that of OPCODES in guards/shape_program.py.
 enum class Op : int {
-  kSymbol, kInt, kFloat, kAdd, kMul, kSub, kNegate, kFloorDiv, kMod, kTrueDiv, kPow, kMin, kMax, kAbs, kFloor, kCeil, kTrunc,
-  kToFloat, kSqrt, kRound, kMath, kEq, kNe, kLt, kLe, kGt, kGe, kAnd, kOr, kNot, kSelect, kLeftShift, kRightShift, kBitAnd, kBitOr, kBitXor,
+  kSymbol,
+  kInt,
+  kFloat,
+  kAdd,
+  kMul,
+  kSub,
+  kNegate,
+  kFloorDiv,
+  kMod,
+  kTrueDiv,
+  kPow,
+  kMin,
+  kMax,
+  kAbs,
+  kFloor,
+  kCeil,
+  kTrunc,
+  kToFloat,
+  kSqrt,
+  kRound,
+  kMath,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kAnd,
+  kOr,
+  kNot,
+  kSelect,
+  kLeftShift,
+  kRightShift,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
 };
 constexpr int kOpCount = static_cast<int>(Op::kBitXor) + 1;
 
@@ -33,7 +68,8 @@ int64_t floor_div(int64_t a, int64_t b) {
 }
 
 Maybe power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 0 ? Maybe() : Number::floating(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+  if (exponent < 0)
+    return base == 0 ? Maybe() : Number::floating(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
   int64_t result = 1;
   for (; exponent > 0; --exponent) {
     if (__builtin_mul_overflow(result, base, &result)) return {};
@@ -47,38 +83,26 @@ Maybe on_integers(Op op, int64_t a, int64_t b) {
   int64_t result = 0;
   const bool no_divisor = b == 0 || (b == -1 && a == INT64_MIN);
   switch (op) {
-    case Op::kAdd:
-      return __builtin_add_overflow(a, b, &result) ? Maybe() : Number::integer(result);
-    case Op::kSub:
-      return __builtin_sub_overflow(a, b, &result) ? Maybe() : Number::integer(result);
-    case Op::kMul:
-      return __builtin_mul_overflow(a, b, &result) ? Maybe() : Number::integer(result);
-    case Op::kFloorDiv:
-      return no_divisor ? Maybe() : Number::integer(floor_div(a, b));
+    case Op::kAdd: return __builtin_add_overflow(a, b, &result) ? Maybe() : Number::integer(result);
+    case Op::kSub: return __builtin_sub_overflow(a, b, &result) ? Maybe() : Number::integer(result);
+    case Op::kMul: return __builtin_mul_overflow(a, b, &result) ? Maybe() : Number::integer(result);
+    case Op::kFloorDiv: return no_divisor ? Maybe() : Number::integer(floor_div(a, b));
     case Op::kMod:
       if (b == -1) return Number::integer(0);  // the quotient of the lowest number does not fit, the rest does
       return no_divisor ? Maybe() : Number::integer(a - floor_div(a, b) * b);
-    case Op::kPow:
-      return power(a, b);
+    case Op::kPow: return power(a, b);
     case Op::kLeftShift:
       if (b < 0 || b > 62 || a < 0 || (a >> (62 - b)) != 0) return {};
       return Number::integer(a << b);
-    case Op::kRightShift:
-      return b < 0 ? Maybe() : Number::integer(a >> (b > 63 ? 63 : b));
-    case Op::kBitAnd:
-      return Number::integer(a & b);
-    case Op::kBitOr:
-      return Number::integer(a | b);
-    case Op::kBitXor:
-      return Number::integer(a ^ b);
-    default:
-      return {};
+    case Op::kRightShift: return b < 0 ? Maybe() : Number::integer(a >> (b > 63 ? 63 : b));
+    case Op::kBitAnd: return Number::integer(a & b);
+    case Op::kBitOr: return Number::integer(a | b);
+    case Op::kBitXor: return Number::integer(a ^ b);
+    default: return {};
   }
 }
 
-struct Divided {
-  double quotient, remainder;
-};
+struct Divided { double quotient, remainder; };
 
 // Division as Python defines it for floats: the remainder has the divisor's sign, the quotient is a whole number.
 Divided python_divmod(double a, double b) {
@@ -99,23 +123,17 @@ Divided python_divmod(double a, double b) {
 
 Maybe on_reals(Op op, double a, double b) {
   switch (op) {
-    case Op::kAdd:
-      return Number::floating(a + b);
-    case Op::kSub:
-      return Number::floating(a - b);
-    case Op::kMul:
-      return Number::floating(a * b);
-    case Op::kFloorDiv:
-      return b == 0 ? Maybe() : Number::floating(python_divmod(a, b).quotient);
-    case Op::kMod:
-      return b == 0 ? Maybe() : Number::floating(python_divmod(a, b).remainder);
+    case Op::kAdd: return Number::floating(a + b);
+    case Op::kSub: return Number::floating(a - b);
+    case Op::kMul: return Number::floating(a * b);
+    case Op::kFloorDiv: return b == 0 ? Maybe() : Number::floating(python_divmod(a, b).quotient);
+    case Op::kMod: return b == 0 ? Maybe() : Number::floating(python_divmod(a, b).remainder);
     case Op::kPow: {
       const double result = std::pow(a, b);
       const bool overflowed = std::isinf(result) && std::isfinite(a) && std::isfinite(b);
       return overflowed ? Maybe() : Number::floating(result);
     }
-    default:
-      return {};
+    default: return {};
   }
 }
 
@@ -124,18 +142,12 @@ bool compare(Op op, const Number& a, const Number& b) {
   // 64 bits of mantissa hold every int64 and every double, so mixed comparisons are exact as in Python.
   const long double x = a.exact(), y = b.exact();
   switch (op) {
-    case Op::kEq:
-      return real ? x == y : a.i == b.i;
-    case Op::kNe:
-      return real ? x != y : a.i != b.i;
-    case Op::kLt:
-      return real ? x < y : a.i < b.i;
-    case Op::kLe:
-      return real ? x <= y : a.i <= b.i;
-    case Op::kGt:
-      return real ? x > y : a.i > b.i;
-    default:
-      return real ? x >= y : a.i >= b.i;
+    case Op::kEq: return real ? x == y : a.i == b.i;
+    case Op::kNe: return real ? x != y : a.i != b.i;
+    case Op::kLt: return real ? x < y : a.i < b.i;
+    case Op::kLe: return real ? x <= y : a.i <= b.i;
+    case Op::kGt: return real ? x > y : a.i > b.i;
+    default: return real ? x >= y : a.i >= b.i;
   }
 }
 
@@ -152,22 +164,14 @@ Maybe unary(Op op, const Number& a) {
     case Op::kAbs:
       if (!a.real && a.i == INT64_MIN) return {};
       return a.real ? Number::floating(std::fabs(a.f)) : Number::integer(a.i < 0 ? -a.i : a.i);
-    case Op::kFloor:
-      return a.real ? rounded(std::floor(a.f)) : a;
-    case Op::kCeil:
-      return a.real ? rounded(std::ceil(a.f)) : a;
-    case Op::kTrunc:
-      return a.real ? rounded(std::trunc(a.f)) : a;
-    case Op::kToFloat:
-      return Number::floating(a.as_double());
-    case Op::kSqrt:
-      return a.as_double() < 0 ? Maybe() : Number::floating(std::sqrt(a.as_double()));
-    case Op::kRound:
-      return a.real ? rounded(std::nearbyint(a.f)) : a;  // halves to even, as Python rounds
-    case Op::kNot:
-      return Number::integer(!a.truth());
-    default:
-      return {};
+    case Op::kFloor: return a.real ? rounded(std::floor(a.f)) : a;
+    case Op::kCeil: return a.real ? rounded(std::ceil(a.f)) : a;
+    case Op::kTrunc: return a.real ? rounded(std::trunc(a.f)) : a;
+    case Op::kToFloat: return Number::floating(a.as_double());
+    case Op::kSqrt: return a.as_double() < 0 ? Maybe() : Number::floating(std::sqrt(a.as_double()));
+    case Op::kRound: return a.real ? rounded(std::nearbyint(a.f)) : a;  // halves to even, as Python rounds
+    case Op::kNot: return Number::integer(!a.truth());
+    default: return {};
   }
 }
 
@@ -196,7 +200,8 @@ Maybe binary(Op op, const Number& a, const Number& b) {
 
 struct Symbol {
   int slot;
-  Access what;  // kTensorSize, kTensorStride or kTensorOffset of the captured tensor; kNothing: the captured number itself
+  // kTensorSize, kTensorStride or kTensorOffset of the captured tensor; kNothing: the captured number itself
+  Access what;
   int dim;
 };
 
@@ -275,9 +280,7 @@ class ShapeExpression final : public Relation {
     return result.has_value();
   }
 
-  static bool is_unary(Op op) {
-    return op == Op::kNegate || op == Op::kNot || (op >= Op::kAbs && op <= Op::kRound);
-  }
+  static bool is_unary(Op op) { return op == Op::kNegate || op == Op::kNot || (op >= Op::kAbs && op <= Op::kRound); }
 
   static Number pop(std::vector<Number>& stack) {
     const Number top = stack.back();

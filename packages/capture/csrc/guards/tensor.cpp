@@ -51,8 +51,8 @@ bool matches(const std::vector<int64_t>& expected, c10::IntArrayRef actual) {
   return true;
 }
 
-// Payload: (type, dtype, device, requires_grad, dispatch keys, sizes, strides or None, pairs of dimensions of which the first lies
-// directly behind the second in memory). A size or stride of -1 is free.
+// Payload: (type, dtype, device, requires_grad, dispatch keys, sizes, strides or None, pairs of dimensions of which the
+// first lies directly behind the second in memory). A size or stride of -1 is free.
 class TensorMatch final : public Leaf {
  public:
   TensorMatch(PyObject* payload, int spec)
@@ -73,7 +73,8 @@ class TensorMatch final : public Leaf {
     for (Py_ssize_t i = 0; i < PyTuple_Size(pairs); ++i) {
       const std::vector<int64_t> pair = integers(item(pairs, i));
       for (int64_t dim : pair) {
-        if (!strided_ || dim < 0 || dim >= static_cast<int64_t>(sizes_.size())) raise(PyExc_ValueError, "there is no such dimension");
+        if (!strided_ || dim < 0 || dim >= static_cast<int64_t>(sizes_.size()))
+          raise(PyExc_ValueError, "there is no such dimension");
       }
       behind_.emplace_back(pair.at(0), pair.at(1));
     }
@@ -241,7 +242,8 @@ class GlobalState final : public Leaf {
       return false;
     }
     const Ref said = Ref::steal(found);
-    return PyTuple_GET_ITEM(said.get(), 0) == forward_recorded_ && PyTuple_GET_ITEM(said.get(), 1) == backward_recorded_;
+    return PyTuple_GET_ITEM(said.get(), 0) == forward_recorded_ &&
+           PyTuple_GET_ITEM(said.get(), 1) == backward_recorded_;
   }
 
   bool grad_, inference_, cache_, deterministic_, warn_only_, torch_function_;
@@ -300,7 +302,8 @@ Memory memory_of(PyObject* object) {
   const at::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (data.get() == nullptr) return {storage, 0, false};
   static const at::DeleterFnPtr own = c10::GetDefaultCPUAllocator()->raw_deleter();
-  return {data.get(), storage->sym_nbytes().maybe_as_int().value_or(0), data.device().is_cpu() && data.get_deleter() != own};
+  return {data.get(), storage->sym_nbytes().maybe_as_int().value_or(0),
+          data.device().is_cpu() && data.get_deleter() != own};
 }
 
 }  // namespace flambeau

@@ -100,7 +100,8 @@ int tree_traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-// Nodes borrow from `keep`, so a cleared tree must not be evaluated again: it loses its nodes first and holds no longer.
+// Nodes borrow from `keep`, so a cleared tree must not be evaluated again: it loses its nodes first and holds no
+// longer.
 int tree_clear(PyObject* self) {
   GuardTree* tree = as_tree(self);
   delete std::exchange(tree->root, nullptr);
@@ -282,8 +283,8 @@ PyType_Slot tree_slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec tree_spec = {"flambeau_capture._C.GuardTree", sizeof(GuardTree), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, tree_slots};
+PyType_Spec tree_spec = {"flambeau_capture._C.GuardTree", sizeof(GuardTree), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                         tree_slots};
 
 }  // namespace
 

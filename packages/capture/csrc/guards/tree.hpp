@@ -10,14 +10,14 @@
 namespace flambeau {
 
 struct GuardTree {
-  PyObject_HEAD
-  Node* root;               // children are the roots of all sources
+  PyObject_HEAD Node* root;               // children are the roots of all sources
   std::vector<Node*>* nodes; // by id, for the builder
   std::vector<std::unique_ptr<Relation>>* relations;
   PyObject* keep;   // list: every object that nodes and leaves borrow
   PyObject* specs;  // what explain.py needs; any object
   int slots;
-  std::vector<char>* differing; // by spec: whether it tells the entry from others of its code; empty where that is not known
+  std::vector<char>*
+      differing; // by spec: whether it tells the entry from others of its code; empty where that is not known
   bool careful;  // evaluation may run Python code
 };
 
@@ -39,10 +39,12 @@ class CapturedValues {
   PyObject** data_ = inline_;
 };
 
-// True when every guard holds; otherwise `evaluation.failed` is the index of the first spec that does not. Leaves no exception.
+// True when every guard holds; otherwise `evaluation.failed` is the index of the first spec that does not. Leaves no
+// exception.
 bool evaluate(const GuardTree* tree, Evaluation& evaluation);
 
-// The same of the guards alone that tell the entry from others of its code; the values to capture must be reached all the same.
+// The same of the guards alone that tell the entry from others of its code; the values to capture must be reached all
+// the same.
 bool evaluate_differing(const GuardTree* tree, Evaluation& evaluation);
 
 // False once some guard can never hold again (an object it names is gone).

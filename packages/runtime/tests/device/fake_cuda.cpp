@@ -1,5 +1,6 @@
 // A CUDA device made of host memory, for testing native launches without a GPU. Two halves in one library:
-// the driver's entry points (they record, and run one kernel for real), and torch's side of a device (guard, streams, allocator).
+// the driver's entry points (they record, and run one kernel for real), and torch's side of a device (guard, streams,
+// allocator).
 #include <torch/csrc/python_headers.h>
 
 #include <ATen/core/Tensor.h>
@@ -69,7 +70,8 @@ struct HostAllocator final : c10::Allocator {
     void* data = bytes == 0 ? nullptr : std::aligned_alloc(512, (bytes + 511) / 512 * 512);
     note("allocate " + std::to_string(bytes) + " on " + std::to_string(current_device));
     if (data != nullptr) ++live_blocks;
-    return {data, data, &HostAllocator::free_block, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(current_device))};
+    return {data, data, &HostAllocator::free_block,
+            c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(current_device))};
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
   static void free_block(void* data) {
@@ -98,8 +100,10 @@ at::Tensor moved(const at::Tensor& source, c10::Device device, c10::DispatchKey 
   const size_t bytes = source.storage().nbytes();
   c10::DataPtr data = to->allocate(bytes);
   if (bytes != 0) std::memcpy(data.get(), source.storage().data(), bytes);
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), to, true);
-  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(key), source.dtype());
+  auto storage =
+      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), to, true);
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(key),
+                                                             source.dtype());
   made.unsafeGetTensorImpl()->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
   return made;
 }
@@ -152,14 +156,14 @@ int cuFuncSetAttribute(void*, int attribute, int value) {
 }
 int cuThreadExchangeStreamCaptureMode(int*) { return 0; }
 
-int cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned shared,
-                   void* stream, void** parameters, void**) {
+int cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
+                   unsigned shared, void* stream, void** parameters, void**) {
   if (failing_status != 0) return std::exchange(failing_status, 0);
   const Function& function = *static_cast<Function*>(handle);
   if (function.module->context != current_context) return 400;
-  std::string line = "launch " + function.name + " grid " + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) +
-                     " threads " + std::to_string(threads) + " shared " + std::to_string(shared) + " stream " +
-                     std::to_string(reinterpret_cast<intptr_t>(stream)) + " context " +
+  std::string line = "launch " + function.name + " grid " + std::to_string(x) + "," + std::to_string(y) + "," +
+                     std::to_string(z) + " threads " + std::to_string(threads) + " shared " + std::to_string(shared) +
+                     " stream " + std::to_string(reinterpret_cast<intptr_t>(stream)) + " context " +
                      std::to_string(reinterpret_cast<intptr_t>(current_context) - 0x1000) + " arguments";
   for (size_t i = 0; i < function.module->sizes.size(); ++i) {
     line += ' ';
@@ -199,8 +203,8 @@ int cuLaunchKernelEx(const void* config, void* handle, void** parameters, void**
   const auto& given = *static_cast<const Config*>(config);
   if (given.count != 1 || given.attributes->id != 6 || given.attributes->flag != 1) return 1;
   note("early");
-  return cuLaunchKernel(handle, given.grid[0], given.grid[1], given.grid[2], given.block[0], given.block[1], given.block[2],
-                        given.shared, given.stream, parameters, extra);
+  return cuLaunchKernel(handle, given.grid[0], given.grid[1], given.grid[2], given.block[0], given.block[1],
+                        given.block[2], given.shared, given.stream, parameters, extra);
 }
 
 // The side of the tests.
@@ -239,12 +243,14 @@ PyObject* fake_events() {
 
 PyObject* fake_to_cuda(PyObject* tensor, int device) {
   const int before = std::exchange(current_device, device);
-  PyObject* made = THPVariable_Wrap(moved(THPVariable_Unpack(tensor), guard.device(device), c10::DispatchKey::CUDA, &allocator));
+  PyObject* made =
+      THPVariable_Wrap(moved(THPVariable_Unpack(tensor), guard.device(device), c10::DispatchKey::CUDA, &allocator));
   current_device = before;
   return made;
 }
 
 PyObject* fake_to_cpu(PyObject* tensor) {
-  return THPVariable_Wrap(moved(THPVariable_Unpack(tensor), c10::kCPU, c10::DispatchKey::CPU, c10::GetAllocator(c10::kCPU)));
+  return THPVariable_Wrap(
+      moved(THPVariable_Unpack(tensor), c10::kCPU, c10::DispatchKey::CPU, c10::GetAllocator(c10::kCPU)));
 }
 }

@@ -1,5 +1,5 @@
-// Names of the types and of the machine: what everything else is written with. No header of the system is included, so that a
-// small kernel compiles at once.
+// Names of the types and of the machine: what everything else is written with. No header of the system is included, so
+// that a small kernel compiles at once.
 #pragma once
 
 #define FB inline __attribute__((always_inline))

@@ -4,7 +4,8 @@
 
 namespace fb {
 
-// A number that the compiler cannot know: it makes another integer of a NaN, or of what lies out of range, than the processor does.
+// A number that the compiler cannot know: it makes another integer of a NaN, or of what lies out of range, than the
+// processor does.
 template <class T> FB T hidden(T x) {
   asm("" : "+x"(x));
   return x;
@@ -30,8 +31,7 @@ template <class To, class From, int N> FB typename Value<To, N>::type cast(Vec<F
   if constexpr (same_v<To, bool>) return to_mask<N>(x.v != raw<From, N>{});
   else if constexpr (floating_v<From> && !floating_v<To> && sizeof(To) < 4)
     return Vec<To, N>(convert_raw<To, N>(convert_raw<int32_t, N>(hidden<From, N>(x.v))));
-  else if constexpr (floating_v<From> && !floating_v<To>)
-    return Vec<To, N>(convert_raw<To, N>(hidden<From, N>(x.v)));
+  else if constexpr (floating_v<From> && !floating_v<To>) return Vec<To, N>(convert_raw<To, N>(hidden<From, N>(x.v)));
   else return Vec<To, N>(convert_raw<To, N>(x.v));
 }
 template <class To, int N> FB typename Value<To, N>::type cast(Mask<N> x) {
@@ -39,8 +39,12 @@ template <class To, int N> FB typename Value<To, N>::type cast(Mask<N> x) {
   else if constexpr (floating_v<To>) return select(x, Vec<To, N>((To)1), Vec<To, N>((To)0));
   else return Vec<To, N>(convert_raw<To, N>(-x.v));
 }
-template <class To, class From, int N> FB Vec<To, N> bitcast(Vec<From, N> x) { return Vec<To, N>(bits_as<raw<To, N>>(x.v)); }
+template <class To, class From, int N> FB Vec<To, N> bitcast(Vec<From, N> x) {
+  return Vec<To, N>(bits_as<raw<To, N>>(x.v));
+}
 template <class To, class From> FB To bitcast(From x) { return bits_as<To>(x); }
-template <class T, int N> FB typename Value<T, N>::type broadcast(typename Held<T>::type x) { return typename Value<T, N>::type(x); }
+template <class T, int N> FB typename Value<T, N>::type broadcast(typename Held<T>::type x) {
+  return typename Value<T, N>::type(x);
+}
 
 }  // namespace fb

@@ -12,7 +12,9 @@ template <int N> FB f32v<N> horner(f32v<N>, f32v<N> acc) { return acc; }
 template <int N, class... Rest> FB f32v<N> horner(f32v<N> x, f32v<N> acc, float c, Rest... rest) {
   return horner(x, fma(acc, x, f32v<N>(c)), rest...);
 }
-template <int N, class... Rest> FB f32v<N> poly(f32v<N> x, float c, Rest... rest) { return horner(x, f32v<N>(c), rest...); }
+template <int N, class... Rest> FB f32v<N> poly(f32v<N> x, float c, Rest... rest) {
+  return horner(x, f32v<N>(c), rest...);
+}
 
 // x * 2^n, in two steps so that denormal results come out rounded once.
 template <int N> FB f32v<N> scale_by(f32v<N> x, f32v<N> whole) {
@@ -57,16 +59,18 @@ template <int N> FB Vec<double, N> times_2_to(Vec<double, N> x, Vec<double, N> n
 }
 
 // The C library.
-#define FB_LIBRARY_1(NAME)                                                                                     \
-  FB float NAME(float x) { return __builtin_##NAME##f(x); }                                                    \
+#define FB_LIBRARY_1(NAME) \
+  FB float NAME(float x) { return __builtin_##NAME##f(x); } \
   FB double NAME(double x) { return __builtin_##NAME(x); }
-#define FB_LANES_1(NAME, T)                                                                                    \
-  template <int N> FB Vec<T, N> NAME(Vec<T, N> x) { return each([](T v) { return NAME(v); }, x); }
-#define FB_LIBRARY_2(NAME)                                                                                     \
-  FB float NAME(float x, float y) { return __builtin_##NAME##f(x, y); }                                        \
-  FB double NAME(double x, double y) { return __builtin_##NAME(x, y); }                                        \
-  template <class T, int N> FB Vec<T, N> NAME(Vec<T, N> x, Vec<T, N> y) {                                      \
-    return each([](T v, T w) { return NAME(v, w); }, x, y);                                                    \
+#define FB_LANES_1(NAME, T) \
+  template <int N> FB Vec<T, N> NAME(Vec<T, N> x) { \
+    return each([](T v) { return NAME(v); }, x); \
+  }
+#define FB_LIBRARY_2(NAME) \
+  FB float NAME(float x, float y) { return __builtin_##NAME##f(x, y); } \
+  FB double NAME(double x, double y) { return __builtin_##NAME(x, y); } \
+  template <class T, int N> FB Vec<T, N> NAME(Vec<T, N> x, Vec<T, N> y) { \
+    return each([](T v, T w) { return NAME(v, w); }, x, y); \
   }
 
 }  // namespace fb

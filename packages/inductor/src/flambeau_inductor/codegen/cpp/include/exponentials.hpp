@@ -1,5 +1,5 @@
-// Exponentials, logarithms, powers and the functions made of them: float lanes in about 1 ulp, special values included; double lanes (but
-// those of exp) and single values call the C library.
+// Exponentials, logarithms, powers and the functions made of them: float lanes in about 1 ulp, special values included;
+// double lanes (but those of exp) and single values call the C library.
 #pragma once
 #include "elementary.hpp"
 #include "halves.hpp"
@@ -8,13 +8,15 @@ namespace fb {
 
 constexpr float log2_e = 1.44269504088896341f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
 
-// e^x; a result below the smallest normal number is zero, since denormals take a slow path of the processor at each lane.
+// e^x; a result below the smallest normal number is zero, since denormals take a slow path of the processor at each
+// lane.
 template <int N> FB f32v<N> exp_normal(f32v<N> x) {
   f32v<N> c = max_second(f32v<N>(-87.33654f), min_second(f32v<N>(89.0f), x));
   f32v<N> n = round_even(c * f32v<N>(log2_e));
   f32v<N> r = fma(n, -ln2_high, c);
   r = fma(n, -ln2_low, r);
-  f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
+  f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
+                   5.0000001201e-1f);
   f32v<N> y = fma(p, r * r, r) + f32v<N>(1.0f);
   return scale_by(y, n);
 }
@@ -23,7 +25,8 @@ template <int N> FB f32v<N> exp2(f32v<N> x) {
   f32v<N> c = max_second(f32v<N>(-151.0f), min_second(f32v<N>(129.0f), x));
   f32v<N> n = round_even(c);
   f32v<N> r = (c - n) * f32v<N>(0.693147180559945f);
-  f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
+  f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
+                   5.0000001201e-1f);
   f32v<N> y = fma(p, r * r, r) + f32v<N>(1.0f);
   return scale_by(y, n);
 }
@@ -33,7 +36,8 @@ template <int N> FB f32v<N> expm1(f32v<N> x) {
   f32v<N> n = round_even(c * f32v<N>(log2_e));
   f32v<N> r = fma(n, -ln2_high, c);
   r = fma(n, -ln2_low, r);
-  f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
+  f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
+                   5.0000001201e-1f);
   f32v<N> q = fma(p, r * r, r);
   f32v<N> half = scale_by(f32v<N>(0.5f), n);
   f32v<N> y = fma(half, q, half - f32v<N>(0.5f)) * f32v<N>(2.0f);
@@ -66,8 +70,8 @@ template <int N> FB f32v<N> log_core(f32v<N> x, f32v<N> low) {
   f32v<N> n = f32v<N>(convert_raw<float, N>(e.v)) - select(tiny, f32v<N>(23.0f), f32v<N>(0.0f));
   f32v<N> f = m - f32v<N>(1.0f) + low;
   f32v<N> z = f * f;
-  f32v<N> p = poly(f, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
-                   2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
+  f32v<N> p = poly(f, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                   -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
   f32v<N> y = p * f * z;
   y = fma(n, ln2_low, y);
   y = fma(z, -0.5f, y);
@@ -93,8 +97,10 @@ template <int N> FB f32v<N> log1p(f32v<N> x) {
   return select(eq(u, f32v<N>(1.0f)), x, log_special(u, y));
 }
 
+// clang-format off
 FB_LIBRARY_1(exp) FB_LIBRARY_1(exp2) FB_LIBRARY_1(expm1) FB_LIBRARY_1(log) FB_LIBRARY_1(log2)
 FB_LIBRARY_1(log10) FB_LIBRARY_1(log1p) FB_LIBRARY_1(tanh)
+// clang-format on
 
 template <int N> FB Vec<double, N> exp(Vec<double, N> x) {
   typedef Vec<double, N> V;
@@ -102,13 +108,15 @@ template <int N> FB Vec<double, N> exp(Vec<double, N> x) {
   V n = round_even(c * V(1.4426950408889634074));
   V r = fma(n, V(-6.93147180369123816490e-01), c);
   r = fma(n, V(-1.90821492927058770002e-10), r);
-  V p = poly_d(r, V(1.0 / 6227020800.0), 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0,
-               1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5);
+  V p = poly_d(r, V(1.0 / 6227020800.0), 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0,
+               1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5);
   return select(lt(x, V(-708.0)), V(0.0), times_2_to(fma(p, r * r, r) + V(1.0), n));
 }
 
+// clang-format off
 FB_LANES_1(exp2, double) FB_LANES_1(expm1, double) FB_LANES_1(log, double) FB_LANES_1(log2, double)
 FB_LANES_1(log10, double) FB_LANES_1(log1p, double) FB_LANES_1(tanh, double)
+// clang-format on
 
 template <class T> FB T sigmoid(T x) { return (T)1 / ((T)1 + exp(-x)); }
 FB_LANES_1(sigmoid, double)
@@ -136,7 +144,8 @@ template <int N> FB Vec<float, N> pow_double(Vec<float, N> x, Vec<float, N> y) {
   return Vec<float, N>(convert_raw<float, N>(times_2_to(q, k).v));
 }
 template <int N> FB f32v<N> pow(f32v<N> x, f32v<N> y) {
-  Mask<N> plain = ge(x, f32v<N>(1.17549435e-38f)) & lt(x, f32v<N>(__builtin_inff())) & lt(abs(y), f32v<N>(__builtin_inff()));
+  Mask<N> plain =
+      ge(x, f32v<N>(1.17549435e-38f)) & lt(x, f32v<N>(__builtin_inff())) & lt(abs(y), f32v<N>(__builtin_inff()));
   if (__builtin_expect(any_lane(~plain), 0)) return pow_special(x, y);
   if constexpr (N == register_bytes / 4) {
     Vec<float, N / 2> low = pow_double(low_half(x), low_half(y)), high = pow_double(high_half(x), high_half(y));

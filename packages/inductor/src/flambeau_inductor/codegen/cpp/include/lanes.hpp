@@ -1,4 +1,5 @@
-// Which lanes are live: a predicate is Full (every one) or Lanes<N> (a bit a lane). Dead lanes are neither read nor written.
+// Which lanes are live: a predicate is Full (every one) or Lanes<N> (a bit a lane). Dead lanes are neither read nor
+// written.
 #pragma once
 #include "vectors.hpp"
 
@@ -41,7 +42,8 @@ template <int N, class V> FB V keep(Lanes<N> t, V fresh, V old) { return select(
 
 // Whether a live lane's position is outside [0, size).
 template <int N, class P> FB bool outside(Vec<int64_t, N> i, int64_t size, P t) {
-  return lane_bits(to_mask<N>((raw<uint64_t, N>)i.v >= (raw<uint64_t, N>)Vec<int64_t, N>(size).v) & lane_mask<N>(t)) != 0;
+  return lane_bits(to_mask<N>((raw<uint64_t, N>)i.v >= (raw<uint64_t, N>)Vec<int64_t, N>(size).v) & lane_mask<N>(t)) !=
+         0;
 }
 FB bool outside(int64_t i, int64_t size) { return (uint64_t)i >= (uint64_t)size; }
 

@@ -11,9 +11,9 @@ template <class T, int N> FB void store_raw(T* p, raw<T, N> x, Full) { ((Unalign
 template <class T, int N> FB raw<T, N> load_raw(const T* p, Lanes<N> t) {
   typedef raw<T, N> R;
 #if FB_AVX512
-#define FB_MASKED_LOAD(SIZE, LANE, CTYPE, COUNT, BUILTIN)                                        \
-  if constexpr (sizeof(R) == SIZE && sizeof(T) == LANE)                                          \
-    return (R)BUILTIN((const CTYPE*)(const void*)p, (raw<CTYPE, COUNT>){}, t.bits);  \
+#define FB_MASKED_LOAD(SIZE, LANE, CTYPE, COUNT, BUILTIN) \
+  if constexpr (sizeof(R) == SIZE && sizeof(T) == LANE) \
+    return (R)BUILTIN((const CTYPE*)(const void*)p, (raw<CTYPE, COUNT>){}, t.bits); \
   else
   FB_MASKED_LOAD(64, 4, int, 16, __builtin_ia32_loaddqusi512_mask)
   FB_MASKED_LOAD(64, 8, long long, 8, __builtin_ia32_loaddqudi512_mask)
@@ -33,9 +33,8 @@ template <class T, int N> FB raw<T, N> load_raw(const T* p, Lanes<N> t) {
 template <class T, int N> FB void store_raw(T* p, raw<T, N> x, Lanes<N> t) {
   typedef raw<T, N> R;
 #if FB_AVX512
-#define FB_MASKED_STORE(SIZE, LANE, CTYPE, COUNT, BUILTIN)                                     \
-  if constexpr (sizeof(R) == SIZE && sizeof(T) == LANE)                                        \
-    BUILTIN((CTYPE*)(void*)p, (raw<CTYPE, COUNT>)x, t.bits);                       \
+#define FB_MASKED_STORE(SIZE, LANE, CTYPE, COUNT, BUILTIN) \
+  if constexpr (sizeof(R) == SIZE && sizeof(T) == LANE) BUILTIN((CTYPE*)(void*)p, (raw<CTYPE, COUNT>)x, t.bits); \
   else
   FB_MASKED_STORE(64, 4, int, 16, __builtin_ia32_storedqusi512_mask)
   FB_MASKED_STORE(64, 8, long long, 8, __builtin_ia32_storedqudi512_mask)
@@ -71,8 +70,12 @@ template <class T, int N, class P> FB void store(T* p, Vec<T, N> x, P t) { store
 template <int N, class P> FB void store(bf16* p, Vec<float, N> x, P t) {
   store_raw<uint16_t, N>((uint16_t*)p, convert_raw<uint16_t, N>(bits_as<raw<uint32_t, N>>(x.v) >> 16), t);
 }
-template <int N, class P> FB void store(f16* p, Vec<float, N> x, P t) { store_raw<uint16_t, N>((uint16_t*)p, narrow_f16<N>(x.v), t); }
-template <int N, class P> FB void store(bool* p, Mask<N> x, P t) { store_raw<int8_t, N>((int8_t*)p, convert_raw<int8_t, N>(-x.v), t); }
+template <int N, class P> FB void store(f16* p, Vec<float, N> x, P t) {
+  store_raw<uint16_t, N>((uint16_t*)p, narrow_f16<N>(x.v), t);
+}
+template <int N, class P> FB void store(bool* p, Mask<N> x, P t) {
+  store_raw<int8_t, N>((int8_t*)p, convert_raw<int8_t, N>(-x.v), t);
+}
 // The upper halves of the even and the odd ones, in order.
 template <int N> FB raw<uint16_t, N> packed(Two<float, N> x) {
   typedef raw<uint32_t, N / 2> U;

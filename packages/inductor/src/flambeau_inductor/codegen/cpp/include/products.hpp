@@ -1,5 +1,5 @@
-// Products of matrices of float32: the right one is packed in strips of a few registers of columns, so that a few rows of the left one and a strip
-// are multiplied without a result leaving the registers.
+// Products of matrices of float32: the right one is packed in strips of a few registers of columns, so that a few rows
+// of the left one and a strip are multiplied without a result leaving the registers.
 #pragma once
 #include "loops.hpp"
 #include "transposes.hpp"
@@ -11,7 +11,8 @@ constexpr int columns_of_register = register_bytes / 4;
 constexpr int result_registers = FB_AVX512 ? 24 : 12;
 constexpr int most_rows = 12;
 
-// How wide a strip is, in registers, of a matrix with so many columns: few columns that are not there, and a strip that is not narrow.
+// How wide a strip is, in registers, of a matrix with so many columns: few columns that are not there, and a strip that
+// is not narrow.
 constexpr int strip_registers(int64_t columns) {
   const int64_t registers = (columns + columns_of_register - 1) / columns_of_register;
   int best = 1;
@@ -35,7 +36,8 @@ template <int64_t Columns> struct Strips {
 
 // result[r][lane] = (or +=) the sum over t of left[r][t] * strip[t][lane].
 template <int Rows, int Registers, bool Adds>
-__attribute__((noinline)) void multiply_tile(const float* left, int64_t left_step, int64_t terms, const float* strip, float* result, int64_t result_step) {
+__attribute__((noinline)) void multiply_tile(const float* left, int64_t left_step, int64_t terms, const float* strip,
+                                             float* result, int64_t result_step) {
   constexpr int W = columns_of_register;
   typedef Vec<float, W> V;
   V sum[Rows][Registers];
@@ -62,38 +64,47 @@ __attribute__((noinline)) void multiply_tile(const float* left, int64_t left_ste
 
 // All rows of one strip. Rows up to the next multiple of Strips::few may be read, and written.
 template <int64_t Columns, bool Adds>
-FB void multiply_strip(const float* left, int64_t left_step, int64_t rows, int64_t terms, const float* strip, float* result, int64_t result_step) {
+FB void multiply_strip(const float* left, int64_t left_step, int64_t rows, int64_t terms, const float* strip,
+                       float* result, int64_t result_step) {
   typedef Strips<Columns> S;
   int64_t r = 0;
   for (; r + S::rows <= rows; r += S::rows)
-    multiply_tile<S::rows, S::registers, Adds>(left + r * left_step, left_step, terms, strip, result + r * result_step, result_step);
+    multiply_tile<S::rows, S::registers, Adds>(left + r * left_step, left_step, terms, strip, result + r * result_step,
+                                               result_step);
   for (; r < rows; r += S::few)
-    multiply_tile<S::few, S::registers, Adds>(left + r * left_step, left_step, terms, strip, result + r * result_step, result_step);
+    multiply_tile<S::few, S::registers, Adds>(left + r * left_step, left_step, terms, strip, result + r * result_step,
+                                              result_step);
 }
 
 // Columns from `first` below `last`, and what else is in their strips, of the rows of a product.
 template <int64_t Columns>
-FB void multiply_rows(const float* left, int64_t left_step, int64_t rows, int64_t terms, const float* packed, int64_t first, int64_t last, float* result, int64_t result_step) {
+FB void multiply_rows(const float* left, int64_t left_step, int64_t rows, int64_t terms, const float* packed,
+                      int64_t first, int64_t last, float* result, int64_t result_step) {
   typedef Strips<Columns> S;
   for (int64_t s = first / S::width; s * S::width < last; ++s)
-    multiply_strip<Columns, false>(left, left_step, rows, terms, packed + s * terms * S::width, result + s * S::width, result_step);
+    multiply_strip<Columns, false>(left, left_step, rows, terms, packed + s * terms * S::width, result + s * S::width,
+                                   result_step);
 }
 
 // The terms from `first` below `last` of a product, some at a time, which stay in the nearest cache for all rows.
 template <int64_t Columns, int64_t Terms>
-FB void multiply_terms(const float* left, int64_t left_step, int64_t rows, const float* packed, int64_t first, int64_t last, float* result, int64_t result_step) {
+FB void multiply_terms(const float* left, int64_t left_step, int64_t rows, const float* packed, int64_t first,
+                       int64_t last, float* result, int64_t result_step) {
   typedef Strips<Columns> S;
   constexpr int64_t some = 128;
   for (int64_t s = 0; s < S::count; ++s)
-    multiply_strip<Columns, false>(left + first, left_step, rows, larger(0, smaller(some, last - first)), packed + (s * Terms + first) * S::width, result + s * S::width, result_step);
+    multiply_strip<Columns, false>(left + first, left_step, rows, larger(0, smaller(some, last - first)),
+                                   packed + (s * Terms + first) * S::width, result + s * S::width, result_step);
   if constexpr (Terms > some)
     for (int64_t t = first + some; t < last; t += some)
       for (int64_t s = 0; s < S::count; ++s)
-        multiply_strip<Columns, true>(left + t, left_step, rows, smaller(some, last - t), packed + (s * Terms + t) * S::width, result + s * S::width, result_step);
+        multiply_strip<Columns, true>(left + t, left_step, rows, smaller(some, last - t),
+                                      packed + (s * Terms + t) * S::width, result + s * S::width, result_step);
 }
 
 // A matrix whose columns and rows lie that far apart, packed; columns that are not there are zero.
-template <int64_t Columns, int64_t ColumnStep, int64_t RowStep> FB void pack(const float* source, int64_t rows, float* packed) {
+template <int64_t Columns, int64_t ColumnStep, int64_t RowStep> FB void pack(const float* source, int64_t rows,
+                                                                             float* packed) {
   typedef Strips<Columns> S;
   constexpr int W = columns_of_register;
   for (int64_t c = 0; c < S::count * S::width; c += W) {
@@ -108,7 +119,8 @@ template <int64_t Columns, int64_t ColumnStep, int64_t RowStep> FB void pack(con
         for (int64_t r = 0; r < rows; ++r) store(to + r * S::width, Vec<float, W>(0.0f), Full{});
       if constexpr (RowStep == 1) {
         if (here > 0)
-          for (int64_t r = 0; r < rows; r += W) turn<W>(from + r, ColumnStep, here, smaller(W, rows - r), to + r * S::width, S::width);
+          for (int64_t r = 0; r < rows; r += W)
+            turn<W>(from + r, ColumnStep, here, smaller(W, rows - r), to + r * S::width, S::width);
       } else {
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t k = 0; k < here; ++k) to[r * S::width + k] = from[k * ColumnStep + r * RowStep];
@@ -118,7 +130,8 @@ template <int64_t Columns, int64_t ColumnStep, int64_t RowStep> FB void pack(con
 }
 
 // Rows side by side in memory of the call, and zeros in those up to `Rows`.
-template <int64_t Rows, int64_t Columns> FB void copy_rows(const float* source, int64_t row_step, int64_t column_step, int64_t rows, float* copy) {
+template <int64_t Rows, int64_t Columns> FB void copy_rows(const float* source, int64_t row_step, int64_t column_step,
+                                                           int64_t rows, float* copy) {
   constexpr int W = columns_of_register;
   for (int64_t r = 0; r < Rows; ++r)
     if (column_step == 1 && r < rows)
@@ -127,7 +140,8 @@ template <int64_t Rows, int64_t Columns> FB void copy_rows(const float* source, 
         store(copy + r * Columns + c, load<W>(source + r * row_step + c, here), here);
       }
     else
-      for (int64_t c = 0; c < Columns; ++c) copy[r * Columns + c] = r < rows ? source[r * row_step + c * column_step] : 0.0f;
+      for (int64_t c = 0; c < Columns; ++c)
+        copy[r * Columns + c] = r < rows ? source[r * row_step + c * column_step] : 0.0f;
 }
 
 }  // namespace fb

@@ -5,20 +5,41 @@
 
 namespace fb {
 
-struct Add { template <class V> FB V operator()(V a, V b) const { return a + b; } };
-struct Multiply { template <class V> FB V operator()(V a, V b) const { return a * b; } };
-struct Xor { template <class V> FB V operator()(V a, V b) const { return a ^ b; } };
-struct Maximum { template <class V> FB V operator()(V a, V b) const { return maximum(a, b); } };
-struct Minimum { template <class V> FB V operator()(V a, V b) const { return minimum(a, b); } };
-struct Any { template <class V> FB V operator()(V a, V b) const { return a | b; } FB bool operator()(bool a, bool b) const { return a || b; } };
-struct All { template <class V> FB V operator()(V a, V b) const { return a & b; } FB bool operator()(bool a, bool b) const { return a && b; } };
+struct Add {
+  template <class V> FB V operator()(V a, V b) const { return a + b; }
+};
+struct Multiply {
+  template <class V> FB V operator()(V a, V b) const { return a * b; }
+};
+struct Xor {
+  template <class V> FB V operator()(V a, V b) const { return a ^ b; }
+};
+struct Maximum {
+  template <class V> FB V operator()(V a, V b) const { return maximum(a, b); }
+};
+struct Minimum {
+  template <class V> FB V operator()(V a, V b) const { return minimum(a, b); }
+};
+struct Any {
+  template <class V> FB V operator()(V a, V b) const { return a | b; }
+  FB bool operator()(bool a, bool b) const { return a || b; }
+};
+struct All {
+  template <class V> FB V operator()(V a, V b) const { return a & b; }
+  FB bool operator()(bool a, bool b) const { return a && b; }
+};
 // Folding compares without a test for not-a-number at each step: one lane that is none decides first.
-struct MaxSecond { template <class V> FB V operator()(V a, V b) const { return max_second(a, b); } };
-struct MinSecond { template <class V> FB V operator()(V a, V b) const { return min_second(a, b); } };
+struct MaxSecond {
+  template <class V> FB V operator()(V a, V b) const { return max_second(a, b); }
+};
+struct MinSecond {
+  template <class V> FB V operator()(V a, V b) const { return min_second(a, b); }
+};
 template <class F, class T, int N> FB T fold(F f, Vec<T, N> x) {
   if constexpr (floating_v<T> && (same_v<F, Maximum> || same_v<F, Minimum>)) {
     if (__builtin_expect(lane_bits(isnan(x)) != 0, 0)) return (T)__builtin_nan("");
-    if constexpr (same_v<F, Maximum>) return fold(MaxSecond{}, x); else return fold(MinSecond{}, x);
+    if constexpr (same_v<F, Maximum>) return fold(MaxSecond{}, x);
+    else return fold(MinSecond{}, x);
   } else if constexpr (N == 2) return f(x[0], x[1]);
   else return fold(f, f(low_half(x), high_half(x)));
 }
@@ -35,8 +56,8 @@ template <class F, class T, class E> FB void running(F f, T& a, E* x, int64_t n)
   for (int64_t k = 0; k < n; ++k) x[k] = (E)(last = f(last, (T)x[k]));
   a = last;
 }
-// The same of up to Most values where the order of the steps does not matter: parts side by side, for one step waits for the one before it, and then
-// all that comes before each part.
+// The same of up to Most values where the order of the steps does not matter: parts side by side, for one step waits
+// for the one before it, and then all that comes before each part.
 template <int Most, class F, class T, class E> FB void running_apart(F f, T& a, E* x, int64_t n) {
   constexpr int parts = 8;
   const int64_t each = n / parts;
@@ -55,7 +76,10 @@ template <int Most, class F, class T, class E> FB void running_apart(F f, T& a, 
 }
 
 // The best value and where it stands; not-a-number wins, the first of equals wins.
-template <class T> struct Best { T value; int64_t index; };
+template <class T> struct Best {
+  T value;
+  int64_t index;
+};
 template <bool Max, class T> FB bool better(T a, int64_t i, T b, int64_t j) {
   if (isnan(a) || isnan(b)) return isnan(a) && (!isnan(b) || i < j);
   if (a == b) return i < j;
@@ -64,8 +88,12 @@ template <bool Max, class T> FB bool better(T a, int64_t i, T b, int64_t j) {
 template <bool Max, class T> FB Best<T> best(Best<T> b, T value, int64_t index) {
   return (b.index < 0 || better<Max>(value, index, b.value, b.index)) ? Best<T>{value, index} : b;
 }
-template <class T, int N> struct BestLanes { Vec<T, N> value; Vec<int_of<sizeof(T)>, N> index; };
-template <bool Max, class T, int N> FB BestLanes<T, N> best_lanes(BestLanes<T, N> b, Vec<T, N> x, int_of<sizeof(T)> step, Mask<N> live) {
+template <class T, int N> struct BestLanes {
+  Vec<T, N> value;
+  Vec<int_of<sizeof(T)>, N> index;
+};
+template <bool Max, class T, int N> FB BestLanes<T, N> best_lanes(BestLanes<T, N> b, Vec<T, N> x,
+                                                                  int_of<sizeof(T)> step, Mask<N> live) {
   Mask<N> empty = to_mask<N>(b.index.v < 0);
   Mask<N> win = (Max ? gt(x, b.value) : lt(x, b.value)) | (isnan(x) & ~isnan(b.value)) | empty;
   win = win & live;

@@ -11,12 +11,12 @@ template <int N> using mask_lane = int_of<(register_bytes / N > 8 ? 8 : register
 // Conversions of whole registers that the compiler splits into halves or moves a lane at a time on its own.
 template <class To, class From> FB To converted(From x, Tag<To>) { return __builtin_convertvector(x, To); }
 #if FB_AVX512
-#define FB_CONVERT(TO, FROM, N, BUILTIN, BARE_TO, BARE_FROM)                        \
-  FB raw<TO, N> converted(raw<FROM, N> x, Tag<raw<TO, N>>) {                        \
-    return (raw<TO, N>)BUILTIN((raw<BARE_FROM, N>)x, raw<BARE_TO, N>{}, -1);        \
+#define FB_CONVERT(TO, FROM, N, BUILTIN, BARE_TO, BARE_FROM) \
+  FB raw<TO, N> converted(raw<FROM, N> x, Tag<raw<TO, N>>) { \
+    return (raw<TO, N>)BUILTIN((raw<BARE_FROM, N>)x, raw<BARE_TO, N>{}, -1); \
   }
-#define FB_CONVERT_BOTH(BITS, FROM, N, BUILTIN, BARE_TO, BARE_FROM)                 \
-  FB_CONVERT(int##BITS##_t, FROM, N, BUILTIN, BARE_TO, BARE_FROM)                   \
+#define FB_CONVERT_BOTH(BITS, FROM, N, BUILTIN, BARE_TO, BARE_FROM) \
+  FB_CONVERT(int##BITS##_t, FROM, N, BUILTIN, BARE_TO, BARE_FROM) \
   FB_CONVERT(uint##BITS##_t, FROM, N, BUILTIN, BARE_TO, BARE_FROM)
 FB_CONVERT_BOTH(32, int8_t, 16, __builtin_ia32_pmovsxbd512_mask, int, char)
 FB_CONVERT_BOTH(32, uint8_t, 16, __builtin_ia32_pmovzxbd512_mask, int, char)
@@ -43,7 +43,9 @@ FB raw<int64_t, 8> converted(raw<int8_t, 8> x, Tag<raw<int64_t, 8>>) {
 FB raw<int64_t, 8> converted(raw<uint8_t, 8> x, Tag<raw<int64_t, 8>>) {
   return (raw<int64_t, 8>)__builtin_ia32_pmovzxbq512_mask(low_bytes((uint64_t)x), raw<long long, 8>{}, -1);
 }
-FB raw<double, 8> converted(raw<float, 8> x, Tag<raw<double, 8>>) { return __builtin_ia32_cvtps2pd512_mask(x, raw<double, 8>{}, -1, 4); }
+FB raw<double, 8> converted(raw<float, 8> x, Tag<raw<double, 8>>) {
+  return __builtin_ia32_cvtps2pd512_mask(x, raw<double, 8>{}, -1, 4);
+}
 FB raw<float, 16> converted(raw<int8_t, 16> x, Tag<raw<float, 16>>) {
   return __builtin_convertvector(converted(x, Tag<raw<int32_t, 16>>()), raw<float, 16>);
 }

@@ -1,4 +1,5 @@
-// Stores that go past the caches: what a kernel writes is not read from memory first, where it would not stay in a cache anyway.
+// Stores that go past the caches: what a kernel writes is not read from memory first, where it would not stay in a
+// cache anyway.
 #pragma once
 #include "memory.hpp"
 

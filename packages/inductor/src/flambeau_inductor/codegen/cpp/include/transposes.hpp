@@ -4,8 +4,8 @@
 
 namespace fb {
 
-// Square blocks of N x N elements turned in registers: after each of log2(N) steps that interleave the first half of the rows with
-// the second, rows and columns have changed one more bit of their numbers.
+// Square blocks of N x N elements turned in registers: after each of log2(N) steps that interleave the first half of
+// the rows with the second, rows and columns have changed one more bit of their numbers.
 template <int... I> struct Places {};
 template <int N, int... I> struct PlacesTo { typedef typename PlacesTo<N - 1, N - 1, I...>::type type; };
 template <int... I> struct PlacesTo<0, I...> { typedef Places<I...> type; };
@@ -27,7 +27,8 @@ template <class T, int N> FB void turn_rows(raw<T, N> (&r)[N]) {
     for (int k = 0; k < N; ++k) r[k] = s[k];
   }
 }
-template <int N, class T> __attribute__((noinline)) void turn_part(const T* from, int64_t step, int64_t rows, int64_t run, T* to, int64_t to_step) {
+template <int N, class T> __attribute__((noinline)) void turn_part(const T* from, int64_t step, int64_t rows,
+                                                                   int64_t run, T* to, int64_t to_step) {
   raw<T, N> r[N];
 #pragma GCC unroll 16
   for (int k = 0; k < N; ++k) r[k] = k < rows ? load_raw<T, N>(from + k * step, first<N>(run)) : raw<T, N>{};
@@ -41,7 +42,8 @@ template <> struct Moved<bf16> { typedef uint16_t type; };
 template <> struct Moved<f16> { typedef uint16_t type; };
 template <> struct Moved<bool> { typedef int8_t type; };
 // target[j * to_step + k] = source[k * step + j] for k < rows <= N and j < run <= N.
-template <int N, class E> FB void turn(const E* source, int64_t step, int64_t rows, int64_t run, E* target, int64_t to_step) {
+template <int N, class E> FB void turn(const E* source, int64_t step, int64_t rows, int64_t run, E* target,
+                                       int64_t to_step) {
   typedef typename Moved<E>::type T;
   const T* from = (const T*)source;
   T* to = (T*)target;

@@ -1,4 +1,5 @@
-// Sines, their inverses and hyperbolic kin, angles and lengths. sin and cos of float lanes are ours, the rest is the C library.
+// Sines, their inverses and hyperbolic kin, angles and lengths. sin and cos of float lanes are ours, the rest is the C
+// library.
 #pragma once
 #include "elementary.hpp"
 
@@ -17,8 +18,12 @@ template <int N> FB f32v<N> sine_at(f32v<N> x, int quarter) {
   f32v<N> y = select(to_mask<N>((q.v & 1) != 0), c, s);
   return float_bits(i32v<N>(int_bits(y).v ^ ((q.v & 2) << 30)));
 }
-template <int N> __attribute__((noinline)) f32v<N> sin_slow(f32v<N> x) { return each([](float v) { return __builtin_sinf(v); }, x); }
-template <int N> __attribute__((noinline)) f32v<N> cos_slow(f32v<N> x) { return each([](float v) { return __builtin_cosf(v); }, x); }
+template <int N> __attribute__((noinline)) f32v<N> sin_slow(f32v<N> x) {
+  return each([](float v) { return __builtin_sinf(v); }, x);
+}
+template <int N> __attribute__((noinline)) f32v<N> cos_slow(f32v<N> x) {
+  return each([](float v) { return __builtin_cosf(v); }, x);
+}
 template <int N> FB f32v<N> sin(f32v<N> x) {
   if (__builtin_expect(any_lane(~lt(abs(x), f32v<N>(20000.0f))), 0)) return sin_slow(x);
   return select(eq(x, f32v<N>(0.0f)), x, sine_at(x, 0));
@@ -28,15 +33,24 @@ template <int N> FB f32v<N> cos(f32v<N> x) {
   return sine_at(x, 1);
 }
 
+// clang-format off
 FB_LIBRARY_1(sin) FB_LIBRARY_1(cos) FB_LIBRARY_1(tan) FB_LIBRARY_1(asin) FB_LIBRARY_1(acos) FB_LIBRARY_1(atan)
 FB_LIBRARY_1(sinh) FB_LIBRARY_1(cosh) FB_LIBRARY_1(asinh) FB_LIBRARY_1(acosh) FB_LIBRARY_1(atanh)
+// clang-format on
 
-FB_LANES_1(sin, double) FB_LANES_1(cos, double) FB_LANES_1(tan, double) FB_LANES_1(asin, double) FB_LANES_1(acos, double)
-FB_LANES_1(atan, double) FB_LANES_1(sinh, double) FB_LANES_1(cosh, double) FB_LANES_1(asinh, double) FB_LANES_1(acosh, double) FB_LANES_1(atanh, double)
+// clang-format off
+FB_LANES_1(sin, double) FB_LANES_1(cos, double) FB_LANES_1(tan, double) FB_LANES_1(asin, double)
+FB_LANES_1(acos, double) FB_LANES_1(atan, double) FB_LANES_1(sinh, double) FB_LANES_1(cosh, double)
+FB_LANES_1(asinh, double) FB_LANES_1(acosh, double) FB_LANES_1(atanh, double)
+// clang-format on
 
+// clang-format off
 FB_LANES_1(tan, float) FB_LANES_1(asin, float) FB_LANES_1(acos, float) FB_LANES_1(atan, float) FB_LANES_1(sinh, float)
 FB_LANES_1(cosh, float) FB_LANES_1(asinh, float) FB_LANES_1(acosh, float) FB_LANES_1(atanh, float)
+// clang-format on
 
+// clang-format off
 FB_LIBRARY_2(atan2) FB_LIBRARY_2(hypot)
+// clang-format on
 
 }  // namespace fb

@@ -41,14 +41,18 @@ template <int N> FB TwoMasks<N> two(Mask<N / 2> even, Mask<N / 2> odd) { return 
 
 template <int N, class R> FB Mask<N> to_mask(R r) { return Mask<N>(convert_raw<mask_lane<N>, N>(r)); }
 
-#define FB_BINARY(OP)                                                                                          \
-  template <class T, int N> FB Vec<T, N> operator OP(Vec<T, N> a, Vec<T, N> b) { return Vec<T, N>(raw<T, N>(a.v OP b.v)); }
-#define FB_COMPARE(NAME, OP)                                                                                   \
-  template <class T, int N> FB Mask<N> NAME(Vec<T, N> a, Vec<T, N> b) { return to_mask<N>(a.v OP b.v); }       \
-  template <int N> FB Mask<N> NAME(Mask<N> a, Mask<N> b) { return Mask<N>(raw<mask_lane<N>, N>((-a.v) OP (-b.v))); } \
+#define FB_BINARY(OP) \
+  template <class T, int N> FB Vec<T, N> operator OP(Vec<T, N> a, Vec<T, N> b) { \
+    return Vec<T, N>(raw<T, N>(a.v OP b.v)); \
+  }
+#define FB_COMPARE(NAME, OP) \
+  template <class T, int N> FB Mask<N> NAME(Vec<T, N> a, Vec<T, N> b) { return to_mask<N>(a.v OP b.v); } \
+  template <int N> FB Mask<N> NAME(Mask<N> a, Mask<N> b) { return Mask<N>(raw<mask_lane<N>, N>((-a.v)OP(-b.v))); } \
   template <class T> FB bool NAME(T a, T b) { return a OP b; }
+// clang-format off
 FB_BINARY(+) FB_BINARY(-) FB_BINARY(*) FB_BINARY(&) FB_BINARY(|) FB_BINARY(^)
 FB_COMPARE(eq, ==) FB_COMPARE(ne, !=) FB_COMPARE(lt, <) FB_COMPARE(le, <=) FB_COMPARE(gt, >) FB_COMPARE(ge, >=)
+// clang-format on
 template <class T, int N> FB Vec<T, N> operator-(Vec<T, N> a) { return Vec<T, N>(-a.v); }
 template <class T, int N> FB Vec<T, N> operator~(Vec<T, N> a) { return Vec<T, N>(~a.v); }
 template <int N> FB Mask<N> operator&(Mask<N> a, Mask<N> b) { return Mask<N>(a.v & b.v); }
