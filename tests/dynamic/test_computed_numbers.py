@@ -54,6 +54,12 @@ FORCED = (
 _HERE = {"math": math, "torch": torch}
 
 
+SIZES = (
+    "n // 3 + 1", "n % 3", "n ** 2", "max(n, 5)", "min(n, 5, 8)", "abs(n - 8)", "n << 1", "n >> 1", "-(-n // 4)", "math.ceil(n / 32) * 32", "math.floor(n / 3)",
+    "math.trunc(n / 3)", "int(n * 0.3)", "round(n / 3)", "abs(n // -3)", "n if n > 6 else 2 * n", "n.bit_length()", "math.isqrt(n)",
+)  # fmt: skip
+
+
 def _from_rows(expression: str) -> Callable[..., Any]:
     return eval(f"lambda x: (x * 2, (lambda n: {expression})(x.shape[0]))", dict(_HERE))  # type: ignore[no-any-return]
 
@@ -111,6 +117,20 @@ def test_used_by_a_kernel() -> None:
     assert compilations(lambda x, step: x * (0.5 * (1 + math.cos(math.pi * step / 10))), calls) <= 3
     rows = [(torch.randn(n, 3),) for n in VALUES]
     assert compilations(lambda x: x[: math.ceil(x.shape[0] * 0.4)] * math.log(x.shape[0]), rows) <= 3
+
+
+def test_as_a_size() -> None:
+    """A tensor of so many elements, which a kernel fills: one program of them all, with gradients."""
+    parts = ", ".join(f"x.sum() * x.new_ones({size})" for size in SIZES)
+    function = eval(f"lambda x: (lambda n: [{parts}])(x.shape[0])", dict(_HERE))
+    compiled = flambeau.compile(function, dynamic=True, fullgraph=True)
+    for rows in VALUES:
+        x, y = (torch.ones(rows, 2, requires_grad=True) for _ in range(2))
+        ours, theirs = compiled(x), function(y)
+        assert [part.tolist() for part in ours] == [part.tolist() for part in theirs]
+        torch.cat(ours).sum().backward()
+        torch.cat(theirs).sum().backward()
+        assert x.grad.tolist() == y.grad.tolist()
 
 
 RESIZING: dict[str, Callable[[Tensor], Tensor]] = {

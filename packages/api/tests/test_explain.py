@@ -131,3 +131,15 @@ def test_kernels_tell_the_modules_that_they_compute() -> None:
         "the softplus alone; the gradient of tanh with that of the bias below"
     )
     assert "in 3, 2" in str([program.artifact.text() for program in found.programs if program.artifact])
+
+
+def test_our_own_functions_are_no_part_of_the_program() -> None:
+    """What makes an object again after its graph is ours: it is not told of as a function that was not looked at."""
+
+    class Pair:
+        def __init__(self, x: Tensor) -> None:
+            self.first, self.second = x * 2, x + 1
+
+    found = flambeau.explain(lambda x: Pair(x), measure=False)(torch.ones(3))
+    assert found.result.first.tolist() == [2.0] * 3
+    assert len(found.graphs) == 1 and found.left == ()

@@ -13,16 +13,24 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.functions import (
+    BitwiseFn_bitwise_and,
+    BitwiseFn_bitwise_or,
+    BitwiseFn_bitwise_xor,
+    CeilToInt,
     CleanDiv,
     FloatPow,
     FloatTrueDiv,
     FloorDiv,
+    FloorToInt,
     IntTrueDiv,
+    LShift,
     Max,
     Min,
     Mod,
     PowByNatural,
     PythonMod,
+    RoundToInt,
+    RShift,
     ToFloat,
     TruncToInt,
 )  # fmt: skip
@@ -89,7 +97,8 @@ EXPRESSIONS = [
     S + 2, 3 * S, S**2, PowByNatural(S, sympy.Integer(3)), FloatPow(ToFloat(S), sympy.Float(0.5)), FloorDiv(S, sympy.Integer(2)), CleanDiv(6 * S, sympy.Integer(4)),
     IntTrueDiv(S, sympy.Integer(2)), FloatTrueDiv(ToFloat(S), sympy.Float(4.0)), Mod(S, sympy.Integer(3)), PythonMod(S, sympy.Integer(-3)), Max(S, sympy.Integer(7)),
     Min(S, sympy.Integer(7)), ToFloat(S), TruncToInt(FloatTrueDiv(ToFloat(S), sympy.Float(4.0))), sympy.Lt(S, 6), sympy.Le(S, 6), sympy.Gt(S, 6), sympy.Ge(S, 6), sympy.Eq(S, 6),
-    sympy.Ne(S, 6), sympy.Not(sympy.Eq(S, 6), evaluate=False),
+    sympy.Ne(S, 6), sympy.Not(sympy.Eq(S, 6), evaluate=False), sympy.Abs(S - 7), *(of(IntTrueDiv(S, sympy.Integer(4))) for of in (CeilToInt, FloorToInt, RoundToInt)),
+    *(of(S, sympy.Integer(3)) for of in (LShift, RShift, BitwiseFn_bitwise_and, BitwiseFn_bitwise_or, BitwiseFn_bitwise_xor)),
 ]  # fmt: skip
 
 

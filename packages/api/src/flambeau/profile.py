@@ -70,7 +70,7 @@ class KernelProfile:
 
         lines: tuple[str, ...] = (
             f"{seconds_text(self.call_seconds)} a call under the profiler, mean of {self.runs}; {seconds_text(self.kernel_seconds)} of it in"
-            f" {len(self.kernels)} kernels and library calls of compiled code on the {self.device}",
+            f" {len(self.kernels)} kernels and library calls of compiled code on the {'CPU' if self.device == 'cpu' else 'GPU'}",
         )
         if not self.kernels:
             lines = (

@@ -26,7 +26,7 @@ from .graph.quiet import quiet_fakes
 from .library import gc, inspect, threading
 from .modes import node_hooks_set_aside
 from .pipeline import Backend, capture_frame, trace_frame
-from .policy import Decision, decide
+from .policy import Decision, Owner, decide, owner_of
 from .record import CompileRecord
 from .refusal import CannotCapture, TraceAnew
 
@@ -138,9 +138,11 @@ class _Callback:
         if decision is not Decision.TRACE or info.code.co_flags & _SUSPENDS:
             suspends = decision is Decision.TRACE
             reason = "a generator or coroutine runs as it is" if suspends else _LEFT_TO_PYTHON[decision]
-            log.logger.info(log.FRAME_SKIPPED, artifact="fallbacks", **log.place_of(info.code), reason=reason)
-            if self.left is not None:
-                self.left(info.code, reason)
+            # What rebuilds the program's objects after a graph is ours, and no part of the program.
+            if owner_of(info.code.co_filename) is not Owner.FLAMBEAU:
+                log.logger.info(log.FRAME_SKIPPED, artifact="fallbacks", **log.place_of(info.code), reason=reason)
+                if self.left is not None:
+                    self.left(info.code, reason)
             return SkipAlways(recursive=decision is Decision.OPAQUE)
         if info.code in _MODULE_MACHINERY:
             return SkipAlways()

@@ -49,6 +49,17 @@ def test_comparison_becomes_a_truth_value():
     assert [evaluate(e, lambda _, v=v: v) for v in (4, 5)] == [1, 0]
 
 
+def test_quotients_are_rounded_as_python_does(sizes):
+    """Down, up, towards zero, also below zero, and without sign."""
+    env, _, size = sizes
+    table = SymbolTable(env)
+    for number in (size, -size, size - 12, 3 * size + 2):
+        for quotient in (number / 4, number / 3, number / 10):
+            for value in (math.floor(quotient), math.ceil(quotient), math.trunc(quotient)):
+                assert hint(table(value)) == value.node.hint
+        assert hint(table(abs(number))) == abs(number).node.hint
+
+
 def test_products_with_fractions_are_rounded_as_python_does(sizes):
     """Down, up, towards zero, also below zero."""
     env, _, size = sizes

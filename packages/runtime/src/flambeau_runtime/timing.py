@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -193,10 +194,13 @@ def _process() -> _Process:
 
 
 def time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: int = ROUNDS) -> list[float | None]:
-    """Seconds of a call of each artifact on ``device``, in this process; what their operands have in common is one tensor. NaN for one that does not compute
-    what the first one does, None for one that raises."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    """Seconds of a call of each artifact on ``device`` (without an index: the current one of its type), in this process; what their operands have in common is
+    one tensor. NaN for one that does not compute what the first one does, None for one that raises."""
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        return _time_artifacts(artifacts, device, rounds)
+
+
+def _time_artifacts(artifacts: Sequence[Artifact], device: torch.device, rounds: int) -> list[float | None]:
     operands: dict[Any, torch.Tensor] = {}
     calls: list[Callable[[], Any] | None] = []
     taken: list[list[float]] = [[] for _ in artifacts]

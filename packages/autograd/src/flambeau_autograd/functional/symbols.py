@@ -6,6 +6,7 @@ node that computes it: a placeholder, `aten.sym_size.int` of an input, or arithm
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -60,8 +61,17 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     "PythonMod": _binary(operator.mod),
     "Max": _reduce(torch.sym_max),
     "Min": _reduce(torch.sym_min),
+    "Abs": _binary(abs),
+    "LShift": _binary(operator.lshift),
+    "RShift": _binary(operator.rshift),
+    "BitwiseFn_bitwise_and": _binary(operator.and_),
+    "BitwiseFn_bitwise_or": _binary(operator.or_),
+    "BitwiseFn_bitwise_xor": _binary(operator.xor),
     "ToFloat": _binary(torch.sym_float),
     "TruncToInt": _binary(torch.sym_int),
+    "FloorToInt": _binary(math.floor),
+    "CeilToInt": _binary(math.ceil),
+    "RoundToInt": _binary(round),
     "OpaqueUnaryFn_sqrt": _binary(torch._sym_sqrt),
     "StrictLessThan": _binary(operator.lt),
     "LessThan": _binary(operator.le),

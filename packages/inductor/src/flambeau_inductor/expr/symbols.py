@@ -70,6 +70,7 @@ _BY_NAME: dict[str, Callable[..., Expr]] = {
     "BooleanFalse": lambda: ZERO,
     "ModularIndexing": lambda x, d, m: division.mod(division.floor_div(x, d), m),
     "Identity": lambda x: x,
+    "Abs": lambda x: truth.select(truth.le(ZERO, x), x, multiply(Int(-1), x)),
 }
 
 
@@ -163,7 +164,16 @@ class SymbolTable:
         return result
 
     def _fraction(self, e: Any) -> tuple[Expr, Expr] | None:
-        """Numerator and denominator of a float that is exact: an integer times floats with few binary places (`1.5 * size`)."""
+        """Numerator and denominator of a float that rounds to integers as its exact value does: a quotient of integers (`size / 32`), or an integer times floats
+        with few binary places (`1.5 * size`)."""
+        name = type(e).__name__
+        if name == "IntTrueDiv" and e.args[1].is_positive:
+            # Correctly rounded; the nearest integer that it is not lies 1 / divisor away, which is more than the rounding for sizes below 2**52.
+            return self.from_sympy(e.args[0]), self.from_sympy(e.args[1])
+        return self._exact_fraction(e)
+
+    def _exact_fraction(self, e: Any) -> tuple[Expr, Expr] | None:
+        """Of a float that is exact."""
         name = type(e).__name__
         if name == "ToFloat":
             return self.from_sympy(e.args[0]), ONE
@@ -173,7 +183,7 @@ class SymbolTable:
         if name != "Mul":
             return None
         above, below = ONE, ONE
-        for part in map(self._fraction, e.args):
+        for part in map(self._exact_fraction, e.args):
             if part is None:
                 return None
             above, below = multiply(above, part[0]), multiply(below, part[1])
