@@ -30,6 +30,7 @@ def test_kernels_are_measured(tmp_path: Path) -> None:
     assert set(programs) == {"forward", "backward"}
     for rows in programs.values():
         assert {"kernel", "library call"} <= {row["kind"] for row in rows}
-        assert all(row["device"] == "cuda" and row["seconds"] > 0 for row in rows), rows
+        assert {row["device"] for row in rows} == {"cuda"}
+        assert [(row["name"], row["note"]) for row in rows if not row["seconds"]] == []
     (limits,) = (record for record in process.of("device") if record["device"] == "cuda")
     assert limits["bandwidth"] > 1e9

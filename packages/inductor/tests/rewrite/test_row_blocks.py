@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from torch import fx
 from tracing import traced, traced_on_cuda
 
 from flambeau_inductor import rewrite_joint
-from flambeau_inductor.rewrite import row_blocks
+from flambeau_inductor.rewrite import class_pieces, row_blocks
+from flambeau_inductor.rewrite.joins import call
 from flambeau_inductor.rewrite.loss_region import Region
 from flambeau_inductor.rewrite.multiples import incoming, multiples
 
@@ -50,8 +52,19 @@ def operands(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     )
 
 
-def test_half_precision_is_added_up_in_float32_by_the_library_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_torch_2_11(graph: fx.Graph, before: fx.Node, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    """A call whose fake result that version cannot make."""
+    if target is aten.addmm.dtype:
+        raise TypeError("unsupported operand type(s) for *: 'torch.dtype' and 'FakeTensor'")
+    return call(graph, before, target, *args, **kwargs)
+
+
+@pytest.mark.parametrize("maker", [call, as_torch_2_11])
+def test_half_precision_is_added_up_in_float32_by_the_library_of_a_gpu(
+    maker: Callable[..., fx.Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a sum that later products are added to, of as few blocks as fit; on the CPU it goes by classes."""
+    monkeypatch.setattr(class_pieces, "call", maker)
     monkeypatch.setattr(row_blocks, "ROWS", (8,))
     monkeypatch.setattr(row_blocks, "PART", 1)
     monkeypatch.setattr(row_blocks, "_TILE", 1)

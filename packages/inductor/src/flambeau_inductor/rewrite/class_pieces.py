@@ -16,6 +16,7 @@ from torch import fx
 from torch._ops import OpOverload
 
 from ..devices import device_of
+from .fakes import insert_call
 from .joins import call
 
 aten = torch.ops.aten
@@ -57,6 +58,12 @@ class Maker:
     def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """A new call with its fake result."""
         node = call(self.graph, self.before, target, *args, **kwargs)
+        node.meta.update(self.meta)
+        return node
+
+    def call_like(self, known: torch.Tensor, target: Any, *args: Any) -> fx.Node:
+        """A new call whose fake result is ``known``."""
+        node = insert_call(self.graph, self.before, target, args, known)
         node.meta.update(self.meta)
         return node
 
@@ -276,6 +283,10 @@ def added(
         if before and at_once:
             try:
                 return make.call(aten.addmm.dtype, *before, left, right, wide)
+            except TypeError:
+                # The decomposition that torch 2.11 runs on fakes takes the type for a factor; its kernel does not.
+                (sums,) = before
+                return make.call_like(sums.meta["val"], aten.addmm.dtype, sums, left, right, wide)
             except (NotImplementedError, RuntimeError) as error:
                 # Not every version of torch adds to float32, or knows beforehand what comes of it.
                 raise NotInPieces(str(error)) from error
