@@ -83,13 +83,13 @@ def distributions(session: nox.Session, packages: Iterable[str], folder: Path) -
         session.run("python", "-m", "build", "--no-isolation", "--outdir", str(folder), f"packages/{name}")
 
 
-def pytest(session: nox.Session, *arguments: str) -> None:
+def pytest(session: nox.Session, *arguments: str, **variables: str) -> None:
     session.run(
         "python",
         "-m",
         "pytest",
         *arguments,
-        env={"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONFAULTHANDLER": "1"},
+        env={"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONFAULTHANDLER": "1"} | variables,
     )
 
 
@@ -351,12 +351,13 @@ def site(session: nox.Session) -> None:
 @nox.session
 def browser(session: nox.Session) -> None:
     """Reports in a headless Chromium of the system, then pictures of those of a GPT-2 and a mixture of experts in .nox/pictures, and how long 10 MB of trace take to open."""
-    if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
         session.error("no Chromium is installed: apt-get install chromium")
     install(session, "api")
     session.install(*TEST_REQUIREMENTS, "playwright==1.65.2")
-    pytest(session, *(session.posargs or ["packages/api/tests/report"]))
-    session.run("python", "tools/look_at_reports.py", ".nox/pictures")
+    pytest(session, *(session.posargs or ["packages/api/tests/report"]), FLAMBEAU_TEST_CHROMIUM=chromium)
+    session.run("python", "tools/look_at_reports.py", ".nox/pictures", "--chromium", chromium)
 
 
 @nox.session

@@ -1,12 +1,12 @@
 """Makes what people look at, and pictures of it: reports of two trainings, what explains them, and how long a large report takes to open.
 
 In: a folder, and a device. Out: in it, for a GPT-2 and for a mixture of experts, a trace, `report.html`, `explain.html`, what `explain` and `profile` print in a terminal, and pictures
-of all, wide and narrow, light and dark; on standard output the seconds until a report of at least 10 MB of trace is shown. Pictures need playwright, and a Chromium
-of the system; a machine with a GPU that has neither makes the pages, and another takes the pictures of them::
+of all, wide and narrow, light and dark; on standard output the seconds until a report of at least 10 MB of trace is shown. Pictures need playwright, and a
+Chromium (`nox -s browser` finds the system's); a machine with a GPU that has neither makes the pages, and another takes the pictures of them::
 
-    python tools/look_at_reports.py pictures
+    python tools/look_at_reports.py pictures --chromium /usr/bin/chromium
     python tools/look_at_reports.py pictures --device cuda --pages
-    python tools/look_at_reports.py pictures --taken
+    python tools/look_at_reports.py pictures --chromium /usr/bin/chromium --taken
 """
 
 from __future__ import annotations
@@ -141,25 +141,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python tools/look_at_reports.py", description="reports and pictures of them")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="cpu", help="where the programs are trained")
+    parser.add_argument("--chromium", help="the browser that shows them")
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--pages", action="store_true", help="take no pictures")
     part.add_argument("--taken", action="store_true", help="take pictures of pages that are there")
     chosen = parser.parse_args()
+    if not (chosen.pages or chosen.chromium):
+        parser.error("pictures need --chromium; --pages takes none")
     programs = {"gpt2": gpt2, "mixture": mixture}
     if not chosen.taken:
         shutil.rmtree(chosen.folder, ignore_errors=True)
         for name, program in programs.items():
             make(chosen.folder / name, program, chosen.device)
     if not chosen.pages:
-        pictures(chosen.folder, [chosen.folder / name / page for name in programs for page in PAGES])
+        pages = [chosen.folder / name / page for name in programs for page in PAGES]
+        pictures(chosen.folder, pages, chosen.chromium)
 
 
-def pictures(folder: Path, pages: list[Path]) -> None:
+def pictures(folder: Path, pages: list[Path], chromium: str) -> None:
     """Of the pages, and how long a large report takes to open."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         take_pictures(browser, pages)
         size, seconds = opening_seconds(browser, folder / "gpt2", folder / "large")

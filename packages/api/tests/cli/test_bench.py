@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from rich.console import Console
 from flambeau.cli import contestant, main
 from flambeau.cli.bench import table
 from flambeau.cli.bench_picture import picture
+
+Run = Callable[..., Result]
 
 MODEL = """
 import torch
@@ -74,11 +77,12 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, ["bench", *map(str, words)])
+@pytest.fixture
+def run(runner: CliRunner) -> Run:
+    return lambda *words: runner.invoke(main, ["bench", *map(str, words)])
 
 
-def test_two_engines(model: Path, tmp_path: Path) -> None:
+def test_two_engines(run: Run, model: Path, tmp_path: Path) -> None:
     """Each in a process of its own: numbers as JSON, and a picture of them."""
     drawn = tmp_path / "times.svg"
     words = [f"{model}:make", "--engines", "eager,flambeau", "--seconds", "0.05", "--json", "--save", str(drawn)]
@@ -185,7 +189,7 @@ def test_the_picture() -> None:
         (["MODEL:make", "--seconds", "0"], "0.0"),
     ],
 )
-def test_bad_input(words: list[str], told: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input(run: Run, words: list[str], told: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 2, one line of error, no traceback. The engine is asked in this process: that it is another one, a test above sees."""
 
     def here(request: dict[str, Any], timeout: float, warm: bool) -> dict[str, Any]:
@@ -198,7 +202,7 @@ def test_bad_input(words: list[str], told: str, model: Path, monkeypatch: pytest
     assert told in done.stderr.splitlines()[-1]
 
 
-def test_an_engine_that_fails(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_fails(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are shown, and the exit status is 1."""
     request = {"target": f"{model}:make", "engine": "flambeau/fastest", "train": False, "seconds": 0.01}
     assert contestant.answer(request)["error"].startswith("UnknownName: ")

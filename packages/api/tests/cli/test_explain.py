@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from flambeau.cli import main
+
+Run = Callable[..., Result]
 
 SCRIPT = """
 import sys
@@ -47,8 +50,9 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, ["explain", *map(str, words)])
+@pytest.fixture
+def run(runner: CliRunner) -> Run:
+    return lambda *words: runner.invoke(main, ["explain", *map(str, words)])
 
 
 def test_a_script(script: Path) -> None:
@@ -62,7 +66,7 @@ def test_a_script(script: Path) -> None:
     assert "Linear" not in done.stdout
 
 
-def test_a_function_as_json_and_as_a_page(script: Path, tmp_path: Path) -> None:
+def test_a_function_as_json_and_as_a_page(run: Run, script: Path, tmp_path: Path) -> None:
     """The function is compiled and called; what the module prints is no part of the JSON."""
     page = tmp_path / "page.html"
     arguments = '{"backend": "eager"}'
@@ -73,7 +77,7 @@ def test_a_function_as_json_and_as_a_page(script: Path, tmp_path: Path) -> None:
     assert "step" in page.read_text()
 
 
-def test_what_a_function_makes(script: Path) -> None:
+def test_what_a_function_makes(run: Run, script: Path) -> None:
     """A model with its arguments."""
     done = run("--json", "--no-measure", "--make", "--arguments", '{"backend": "eager"}', f"{script}:model")
     assert json.loads(done.stdout)[0]["name"] == "ReLU", done.output
@@ -95,7 +99,7 @@ def test_what_a_function_makes(script: Path) -> None:
         (["--wrong", "SCRIPT"], "No such option"),
     ],
 )
-def test_bad_input(words: list[str], told: str, script: Path) -> None:
+def test_bad_input(run: Run, words: list[str], told: str, script: Path) -> None:
     """Exit status 2, one line of error, no traceback."""
     done = run(*(word.replace("SCRIPT", str(script)) for word in words))
     assert done.exit_code == 2, done.output
@@ -112,7 +116,7 @@ def test_bad_input(words: list[str], told: str, script: Path) -> None:
         ("x = 1\n", "called nothing that flambeau.compile made"),
     ],
 )
-def test_scripts_that_fail(text: str, told: str, tmp_path: Path) -> None:
+def test_scripts_that_fail(run: Run, text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
     done = run(path)

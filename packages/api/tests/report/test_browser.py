@@ -1,11 +1,11 @@
 """Pages in a browser: nothing fails in their scripts, they are used without a mouse, on narrow screens and in the dark, and lines light up what they became.
 
-Needs playwright and a Chromium of the system (`nox -s browser`); without one of them the tests are skipped.
+Needs playwright and a Chromium, which `FLAMBEAU_TEST_CHROMIUM` names (`nox -s browser` finds the system's); without one of them the tests are skipped.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from flambeau.report.report import report_html
 from flambeau.trace import read_trace
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: nox -s browser installs it")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
+CHROMIUM = os.environ.get("FLAMBEAU_TEST_CHROMIUM")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="FLAMBEAU_TEST_CHROMIUM is not set: nox -s browser sets it")
 
 WIDE, NARROW = 1280, 390
 
