@@ -113,13 +113,17 @@ def take_pictures(browser: Browser, pages: list[Path]) -> None:
             shown.goto(page.absolute().as_uri())
             for section in shown.locator("main > section").all():
                 section.scroll_into_view_if_needed()
+            # A window as high as the page: what is out of sight is not drawn, and navigation stays in it.
+            height = shown.evaluate("document.documentElement.scrollHeight")
+            shown.set_viewport_size({"width": width, "height": height})
+            shown.evaluate("scrollTo(0, 0)")
             shown.screenshot(path=str(page.with_name(f"{page.stem}-{width}-{scheme}.png")), full_page=True)
             shown.close()
 
 
 def opening_seconds(browser: Browser, trace: Path, folder: Path) -> tuple[int, float]:
     """Bytes of a trace of several processes that each did what `trace` says, and the median seconds from the request to the second frame on the screen."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (file,) = trace.glob("*.jsonl")
     begin, rest = file.read_text().split("\n", 1)
     facts = json.loads(begin)

@@ -237,6 +237,7 @@ def fusion(steps: Sequence[Mapping[str, Any]], *, most: int = 240) -> Markup:
         parts.append(
             f'<path data-from="{source}" data-to="{target}" d="M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + gap_y * 0.7:.0f} {x2:.0f} {y2 - gap_y * 0.7:.0f} {x2:.0f} {y2:.0f}" fill="none" stroke="var(--faint)" stroke-opacity=".6" marker-end="url(#arrow)"><title>{escape(", ".join(names))}</title></path>'
         )
+    letters = int((box - 14) / 6.8)  # of the fonts of most systems, at this size
     for at, step in enumerate(shown):
         x, y = corner(at)
         origins = ", ".join(step["origins"])
@@ -244,7 +245,7 @@ def fusion(steps: Sequence[Mapping[str, Any]], *, most: int = 240) -> Markup:
         parts.append(
             item(title, f' data-box="{at}"')
             + f'<rect x="{x:.0f}" y="{y}" width="{box}" height="{high}" rx="5" fill="var(--ground)" stroke="{colour(step["kind"])}" stroke-width="1.6"/>'
-            f'<text x="{x + 7:.0f}" y="{y + 14}" font-size="11">{escape(cut(step["name"].removeprefix("fused_"), 28))}</text>'
+            f'<text x="{x + 7:.0f}" y="{y + 14}" font-size="11">{escape(cut(step["name"].removeprefix("fused_"), letters))}</text>'
             f'<text x="{x + 7:.0f}" y="{y + 27}" font-size="9.5" class="faint">{escape(step["kind"])}, {counted(len(step["origins"]), "operation")}</text></g>'
         )
     picture = _svg(

@@ -188,6 +188,11 @@ def _places(stack: Sequence[str] | None) -> str:
     return ", ".join(dict.fromkeys(Path(at.split(" in ")[0]).name for at in (stack or ())[:3]))
 
 
+def _guard(words: str, text: str) -> dict[str, Any]:
+    """A cell with a guard in words, and as a condition where that says something else."""
+    return wide(words, more="" if words.rstrip(".").lower() == text.lower() else text)
+
+
 def guards(compiles: Sequence[Compile]) -> Section:
     """Guards, the dearest first."""
     rows = [(c, g) for c in compiles for record in c.all("guards") for g in record["guards"]]
@@ -198,10 +203,7 @@ def guards(compiles: Sequence[Compile]) -> Section:
         Markup("<p>%s</p>")
         % f"{counted(count, 'guard')}, {seconds_text(total)} if each were checked by itself.{f' The dearest {most} are shown.' if count > most else ''}"
     )
-    cells = [
-        (seconds(g["seconds"]), wide(g.get("words") or g["text"], more=g["text"] if g.get("words") else ""), c.title)
-        for c, g in rows[:most]
-    ]
+    cells = [(seconds(g["seconds"]), _guard(g.get("words") or g["text"], g["text"]), c.title) for c, g in rows[:most]]
     note = (
         "What must hold for compiled code to be used: where one does not, the frame is compiled again. All are checked at every call, so their time is part of it. Each "
         "was timed by itself on the frame that it was made from; guards of one entry share the way to an object, so that together they cost less."
