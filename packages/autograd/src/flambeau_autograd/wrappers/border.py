@@ -24,11 +24,14 @@ from .forms import (
     Form,
     Layout,
     Viewed,
+    are_laid_out,
     assembled,
     carriers,
     form_of,
+    form_of_gradient,
     is_view_of_function,
     is_wrapper,
+    plain_parts,
     taken_apart,
     unviewed,
 )
@@ -52,16 +55,17 @@ class Assemble:
 
 @frozen(eq=False)
 class TakeApart:
-    """In a graph: the plain tensors of its argument."""
+    """In a graph: the plain tensors of its argument; `gradient`: the form of its gradient."""
 
     form: Form
+    gradient: Form
 
     @property
     def __name__(self) -> str:
         return f"take_apart_{self.form.cls.__name__}"
 
     def __call__(self, wrapper: Any) -> tuple[torch.Tensor, ...]:
-        return tuple(taken_apart(self.form, wrapper))
+        return tuple(taken_apart(self.form, wrapper, gradient=self.gradient))
 
 
 @frozen(eq=False)
@@ -80,37 +84,47 @@ class Carry:
 
 @frozen(eq=False)
 class Gradient:
-    """The gradient of an input, where it is a wrapper and the input is none, or one of another form."""
+    """The gradient of an input, where it is a wrapper and the input is none, or one of another form. layouts: of the gradient's parts."""
 
     form: Form
     layouts: tuple[Layout, ...]
 
-    def of(self, tensor: torch.Tensor) -> Sequence[torch.Tensor]:
-        """The inputs of the plain graph in place of the tensor."""
+    def of(self, tensor: Any, watch: bool) -> tuple[Any, Sequence[torch.Tensor]]:
+        """The tensor without its history, and carriers of its gradient."""
         if tensor.requires_grad and torch.is_grad_enabled():
-            return Carried.apply(self.form, self.layouts, tensor)
-        return tensor.detach(), *carriers(tensor, self.layouts)
+            plain, *found = Carried.apply(self.form, self.layouts, watch, tensor)
+            return plain, found
+        return tensor.detach(), carriers(next(plain_parts(tensor)), self.layouts)
 
 
 @frozen(eq=False)
 class Given:
-    """An input: its form, None for what is no wrapper; its gradient, where that has another form; which of its parts are inputs of their own; whether the
-    graph writes it, and whether a later write is an error."""
+    """An input: its form, None for what is no wrapper; its gradient, where that has another form, and whether it has carriers, being made of other tensors;
+    which of its parts are inputs of their own; whether the graph writes it, and whether a later write is an error."""
 
     form: Form | None = None
     gradient: Gradient | None = None
+    carried: bool = False
     kept: tuple[int, ...] = ()
     written: bool = False
     watch: bool = False
 
+    @property
+    def count(self) -> int:
+        """How many inputs of the plain graph it is."""
+        own = 1 if self.form is None else len(self.kept)
+        return own + (len(self.gradient.layouts) if self.carried and self.gradient is not None else 0)
+
 
 @frozen(eq=False)
 class Result:
-    """A result. kind: "plain" (the next result of the plain graph), "viewed" (a view of that, to which nobody may write), "wrapper" (of its next results), "input" (`index`), "same" (as result `index`)."""
+    """A result. kind: "plain" (the next result of the plain graph), "viewed" (a view of that, to which nobody may write), "wrapper" (of its next results), "input" (`index`), "same" (as result `index`).
+    gradient: the form of a wrapper's gradient."""
 
     kind: str
     index: int = -1
     form: Form | None = None
+    gradient: Form | None = None
     count: int = 1
     watch: bool = False
 
@@ -151,7 +165,8 @@ class Flattened:
         carried = all(form.have_gradients(parts)) and all(
             isinstance(size, int) for _, shape in layouts for size in shape
         )
-        if place in known or not (error.outer or carried):
+        alike = error.outer and are_laid_out(form_of(inputs[place]).take_apart(inputs[place]), layouts)
+        if place in known or not (alike or carried):
             raise error
         return _flatten(gm, inputs, {**known, place: Gradient(form, layouts)})
 
@@ -161,11 +176,8 @@ class Flattened:
         given, results = [], []
         at = 0
         for item in self.given:
-            count = (
-                len(item.kept) if item.form is not None else 1 + (len(item.gradient.layouts) if item.gradient else 0)
-            )
-            given.append(evolve(item, watch=any(place in inputs for place in range(at, at + count))))
-            at += count
+            given.append(evolve(item, watch=any(place in inputs for place in range(at, at + item.count))))
+            at += item.count
         at = 0
         for result in self.results:
             count = result.count if result.kind in ("plain", "viewed", "wrapper") else 0
@@ -176,8 +188,7 @@ class Flattened:
     def _place_of(self, index: int) -> int:
         """The place among the inputs of the one that is input `index` of the plain graph."""
         for place, item in enumerate(self.given):
-            index -= 1 if item.form is None else len(item.kept)
-            index -= 0 if item.gradient is None or item.form is not None else len(item.gradient.layouts)
+            index -= item.count
             if index < 0:
                 return place
         raise InternalError("an input that the graph does not have")
@@ -212,14 +223,17 @@ def _call(compiled: Callable[..., Any], args: list[Any]) -> Sequence[Any]:
 def _plain(given: tuple[Given, ...], args: tuple[Any, ...]) -> list[Any]:
     plain: list[Any] = []
     for item, arg in zip(given, args):
+        carried: Sequence[torch.Tensor] = ()
+        gradient = None if item.gradient is None else item.gradient.form
+        if item.carried and item.gradient is not None:
+            arg, carried = item.gradient.of(arg, item.watch)
         if item.form is None:
-            plain += (arg,) if item.gradient is None else item.gradient.of(arg)
-            continue
-        parts = taken_apart(
-            item.form, arg, gradient=None if item.gradient is None else item.gradient.form, watch=item.watch
-        )
-        # Writes are counted for the wrapper, as its dispatch hides them from the tensors inside.
-        plain += [parts[place].data if item.written else parts[place] for place in item.kept]
+            plain.append(arg)
+        else:
+            parts = taken_apart(item.form, arg, gradient=gradient, watch=item.watch and not item.carried)
+            # Writes are counted for the wrapper, as its dispatch hides them from the tensors inside.
+            plain += [parts[place].data if item.written else parts[place] for place in item.kept]
+        plain += carried
     return plain
 
 
@@ -229,7 +243,8 @@ def _made(results: tuple[Result, ...], args: tuple[Any, ...], found: Sequence[An
     for result in results:
         if result.kind == "wrapper":
             assert result.form is not None
-            made.append(assembled(result.form, found[at : at + result.count], watch=result.watch))
+            parts = found[at : at + result.count]
+            made.append(assembled(result.form, parts, gradient=result.gradient, watch=result.watch))
         elif result.kind in ("plain", "viewed"):
             viewed = result.kind == "viewed" and torch.is_grad_enabled() and found[at].requires_grad
             made.append(Viewed.apply(found[at]) if viewed else found[at])
@@ -288,59 +303,83 @@ def _flatten(gm: GraphModule, inputs: list[Any], gradients: dict[int, Gradient])
 def _inputs(
     gm: GraphModule, inputs: list[Any], graph: Graph, env: dict[Node, Node], gradients: dict[int, Gradient]
 ) -> tuple[list[Any], tuple[Given, ...]]:
-    plain: list[Any] = []
-    given: list[Given] = []
-    later: list[tuple[Node, Assemble | Carry, list[Node]]] = []
-    known: dict[int, Node] = {}
+    made = _Inputs(graph)
     for index, (node, value) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), inputs)):
         gradient = gradients.get(index)
-        if gradient is not None and not is_wrapper(value):
-            fakes = _carried(gradient, value)
-            nodes = [graph.placeholder(f"{node.name}_{place}" if place else node.name) for place in range(len(fakes))]
-            for made, fake in zip(nodes, fakes):
-                made.meta = {**node.meta, "val": fake}
-            plain += fakes
-            given.append(Given(gradient=gradient))
-            later.append((node, Carry(gradient.form), nodes))
-            continue
-        if not is_wrapper(value):
-            env[node] = graph.placeholder(node.name)
-            env[node].meta = dict(node.meta)
-            plain.append(value)
-            given.append(Given())
-            continue
-        form, kept = form_of(value), []
-        nodes = []
+        if is_wrapper(value):
+            made.wrapper(node, value, index, gradient)
+        else:
+            env[node] = made.plain(node, value, gradient)
+    for node, call, nodes in made.later:
+        env[node] = graph.call_function(call, (*(env[node] for _ in range(node in env)), *nodes))
+        env[node].meta = dict(node.meta)
+    return made.fakes, tuple(made.given)
+
+
+class _Inputs:
+    """Inputs of the plain graph as they are made: their fakes, what is told of each of the captured graph's, and the calls that make those of them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.fakes: list[Any] = []
+        self.given: list[Given] = []
+        self.later: list[tuple[Node, Assemble | Carry, list[Node]]] = []
+        self._known: dict[int, Node] = {}
+
+    def plain(self, node: Node, value: Any, gradient: Gradient | None) -> Node:
+        """One that is no wrapper."""
+        carried = gradient is not None
+        made = self._input(node, node.name, _without_history(value) if carried else value)
+        if gradient is None:
+            made.meta = dict(node.meta)
+        else:
+            self._carried(node, value, gradient)
+        self.given.append(Given(gradient=gradient, carried=carried))
+        return made
+
+    def wrapper(self, node: Node, value: Any, index: int, gradient: Gradient | None) -> None:
+        """One that is a wrapper."""
+        form = form_of(value)
         parts = form.take_apart(value)
+        carried = gradient is not None and not are_laid_out(parts, gradient.layouts)
+        nodes, kept = [], []
         for place, (part, has_gradient) in enumerate(zip(parts, form.have_gradients(parts))):
             if part.requires_grad:
                 raise UnsupportedGraph(f"a {form.cls.__name__} around a tensor that requires grad")
-            wants = value.requires_grad and has_gradient
-            if wants or id(part) not in known:
-                made = graph.placeholder(f"{node.name}_{place}")
-                made.meta = {**node.meta, "val": _leaf(part, value) if wants else part}
+            wants = value.requires_grad and has_gradient and not carried
+            if wants or carried or id(part) not in self._known:
+                made = self._input(node, f"{node.name}_{place}", _leaf(part, value) if wants else part)
                 kept.append(place)
-                plain.append(made.meta["val"])
-                known.setdefault(id(part), made)
+                self._known.setdefault(id(part), made)
             else:
-                made = known[id(part)]
+                made = self._known[id(part)]
             nodes.append(made)
+        self.later.append((node, Assemble(form, index, form if gradient is None else gradient.form), nodes))
+        if carried and gradient is not None:
+            self._carried(node, value, gradient)
         written = not value.is_inference() and value._version > 0
-        given.append(Given(form, gradient, tuple(kept), written))
-        later.append((node, Assemble(form, index, form if gradient is None else gradient.form), nodes))
-    for node, call, nodes in later:
-        env[node] = graph.call_function(call, tuple(nodes))
-        env[node].meta = dict(node.meta)
-    return plain, tuple(given)
+        self.given.append(Given(form, gradient, carried, tuple(kept), written))
+
+    def _input(self, node: Node, name: str, fake: Any) -> Node:
+        made = self.graph.placeholder(name)
+        made.meta = {**node.meta, "val": fake}
+        self.fakes.append(fake)
+        return made
+
+    def _carried(self, node: Node, value: Any, gradient: Gradient) -> None:
+        """Carriers of the gradient of an input, and the call that gives it that gradient."""
+        like = next(plain_parts(value))
+        with like.fake_mode:
+            fakes = [carrier.requires_grad_() for carrier in carriers(like.detach(), gradient.layouts)]
+        nodes = [self._input(node, f"{node.name}_gradient_{place}", fake) for place, fake in enumerate(fakes)]
+        self.later.append((node, Carry(gradient.form), nodes))
 
 
-def _carried(gradient: Gradient, value: Any) -> list[torch.Tensor]:
-    """Fakes of an input that is handed on without its history, and of the carriers of its gradient."""
-    tensor = value.detach()
+def _without_history(value: Any) -> torch.Tensor:
+    tensor: torch.Tensor = value.detach()
     if isinstance(value, torch.nn.Parameter):
         tensor._is_param = True
-    with value.fake_mode:
-        return [tensor, *(carrier.requires_grad_() for carrier in carriers(tensor, gradient.layouts))]
+    return tensor
 
 
 def _leaf(part: torch.Tensor, wrapper: torch.Tensor) -> torch.Tensor:
@@ -375,14 +414,15 @@ def _result(
         return Result("same", first)
     _refuse_view(value, placeholders, leaving)
     form = form_of(value)
-    apart = graph.call_function(TakeApart(form), (env[out],))
+    gradient = form_of_gradient(value, form)
+    apart = graph.call_function(TakeApart(form, gradient), (env[out],))
     parts = form.take_apart(value)
     apart.meta["val"] = tuple(parts)
     for at, part in enumerate(parts):
         item = graph.call_function(getitem, (apart, at))
         item.meta["val"] = part
         outputs.append(item)
-    return Result("wrapper", form=form, count=len(parts))
+    return Result("wrapper", form=form, gradient=gradient, count=len(parts))
 
 
 def _refuse_view(value: torch.Tensor, placeholders: Sequence[Node], leaving: Sequence[Any]) -> None:

@@ -189,11 +189,36 @@ def _as_leaf(wrapper: Any) -> Any:
         raise UnsupportedGraph(f"a {type(wrapper).__name__} cannot be detached: {error}") from error
 
 
+def form_of_gradient(wrapper: Any, form: Form) -> Form:
+    """The form of the gradient of a result: the result's own, or that of what its class makes of it for that, as gradients of parts of a sum are whole.
+
+    Raises `UnsupportedGraph` where that is made of other tensors.
+    """
+    if not (wrapper.requires_grad and hasattr(wrapper, "__coerce_tangent_metadata__")):
+        return form
+    parts = form.take_apart(wrapper)
+    fakes = [part.fake_mode for part in parts if isinstance(part, FakeTensor)]
+    with fakes[0] if fakes else nullcontext(), torch.no_grad():
+        tangent = _as_leaf(wrapper).__coerce_tangent_metadata__()
+    found = form_of(tangent)
+    if not are_laid_out(found.take_apart(tangent), [(part.dtype, part.shape) for part in parts]):
+        raise UnsupportedGraph(f"a gradient of a {form.cls.__name__} is made of other tensors than that")
+    return found
+
+
 def _lies_as(inner: torch.Tensor, wrapper: torch.Tensor) -> bool:
     if inner.is_nested or inner.dim() != wrapper.dim():
         return False
     pairs = zip((*inner.shape, *inner.stride()), (*wrapper.shape, *wrapper.stride()))
     return all(_same(one, other) for one, other in pairs)
+
+
+def are_laid_out(parts: Sequence[torch.Tensor], layouts: Sequence[Layout]) -> bool:
+    """Whether tensors have these dtypes and shapes: no guard is made."""
+    return len(parts) == len(layouts) and all(
+        part.dtype == dtype and len(part.shape) == len(shape) and all(map(_same, part.shape, shape))
+        for part, (dtype, shape) in zip(parts, layouts)
+    )
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -267,10 +292,11 @@ class Assembled(torch.autograd.Function):
 
 
 class Carrying(torch.autograd.Function):
-    """A plain tensor whose gradient is a wrapper, as eager gives it one that is used beside wrappers; the gradient's parts are those of `carriers`."""
+    """A tensor whose gradient is a wrapper that is made of other tensors: a plain one, which eager gives such a gradient where it is used beside wrappers,
+    or a divided one whose gradient is whole. The gradient's parts are those of `carriers`."""
 
     @staticmethod
-    def forward(ctx: Any, form: Form, tensor: torch.Tensor, *carriers: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, form: Form, tensor: Any, *carriers: torch.Tensor) -> Any:
         """As `Function` defines it."""
         ctx.set_materialize_grads(False)
         ctx.form, ctx.layouts = form, [(part.dtype, part.shape) for part in carriers]
@@ -286,14 +312,16 @@ class Carrying(torch.autograd.Function):
 
 
 class Carried(torch.autograd.Function):
-    """A plain tensor without its history, and carriers with it: of the parts of its gradient (`layouts`), without memory."""
+    """A tensor without its history, and carriers with it: of the parts of its gradient (`layouts`), without memory; `watch` as for `TakenApart`."""
 
     @staticmethod
-    def forward(ctx: Any, form: Form, layouts: Sequence[Layout], tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, form: Form, layouts: Sequence[Layout], watch: bool, tensor: Any) -> tuple[Any, ...]:
         """As `Function` defines it."""
         ctx.set_materialize_grads(False)
+        if watch:
+            ctx.save_for_backward(tensor)
         ctx.form = form
-        ctx.carriers = carriers(tensor, layouts)
+        ctx.carriers = carriers(next(plain_parts(tensor)), layouts)
         plain = tensor.detach()
         ctx.mark_non_differentiable(plain)
         return plain, *(part.detach() for part in ctx.carriers)
@@ -303,14 +331,10 @@ class Carried(torch.autograd.Function):
         """As `Function` defines it."""
         given = grads[1:]
         if all(grad is None for grad in given):
-            return None, None, None
-        return (
-            None,
-            None,
-            assembled(
-                ctx.form, [torch.zeros_like(part) if grad is None else grad for grad, part in zip(given, ctx.carriers)]
-            ),
-        )
+            return None, None, None, None
+        _ = ctx.saved_tensors
+        parts = [torch.zeros_like(part) if grad is None else grad for grad, part in zip(given, ctx.carriers)]
+        return None, None, None, assembled(ctx.form, parts)
 
 
 class Unviewed(torch.autograd.Function):
