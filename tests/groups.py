@@ -14,9 +14,14 @@ import torch.distributed as dist
 from .scripts import run_together
 
 RANK = """
-import sys, torch.distributed as dist, flambeau
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+import datetime, sys, torch, torch.distributed as dist, flambeau
+rank, communication = int(sys.argv[1]), sys.argv[3]
+if communication == "nccl":
+    torch.cuda.set_device(rank)
+# A rank that waits for one that does not come is an error within the time of a test.
+dist.init_process_group(
+    communication, init_method="file://" + sys.argv[2], rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60)
+)
 {script}
 dist.barrier()
 dist.destroy_process_group()
@@ -33,10 +38,18 @@ def group_of_one(folder: Path) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def run_ranks(script: str, folder: Path, **variables: object) -> None:
-    """Run a script as both ranks of a group, each of which has `rank` and `dist`; one that fails is an error with its messages."""
+def run_ranks(script: str, folder: Path, *, communication: str = "gloo", **variables: object) -> None:
+    """Run a script as both ranks of a group, each of which has `rank` and `dist`; one that fails is an error with its messages.
+
+    Args:
+        communication: the backend of the group; with `nccl` each rank has a GPU of its own.
+    """
     path = folder / "rank.py"
     path.write_text(RANK.replace("{script}", script))
-    lines = [(rank, folder / "store") for rank in range(2)]
-    for done in run_together(path, lines, folder=folder, GLOO_SOCKET_IFNAME="lo", **variables):
-        assert done.status == 0, done.output
+    lines = [(rank, folder / "store", communication) for rank in range(2)]
+    failed = [
+        f"rank {rank}:\n{done.output}"
+        for rank, done in enumerate(run_together(path, lines, folder=folder, GLOO_SOCKET_IFNAME="lo", **variables))
+        if done.status
+    ]
+    assert not failed, "\n".join(failed)
