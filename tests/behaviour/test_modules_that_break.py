@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -115,6 +117,76 @@ def test_the_limit_of_one_module_is_exact() -> None:
         for size in range(6):
             assert_same(compiled(module, x, "k" * size), x * size)
     assert len(records) == 6
+
+
+def _logged(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A decorator that breaks, before and behind the call."""
+
+    @functools.wraps(function)
+    def wrapper(x: Tensor) -> Tensor:
+        print(end="")
+        y = function(x)
+        print(end="")
+        return y + 1
+
+    return wrapper
+
+
+@pytest.mark.falls_back("print() or input() is called")
+def test_functions_under_one_decorator_do_not_share_a_limit() -> None:
+    """Each of twelve has its graphs where the wrapper's frames, and those of what follows their breaks, are compiled by themselves."""
+    names: dict[str, Any] = {}
+    exec("\n".join(f"def f{n}(x):\n    return x * x.shape[0] + {n}" for n in range(12)), names)
+    wrapped = [_logged(names[f"f{n}"]) for n in range(12)]
+
+    def run(x: Tensor) -> list[Tensor]:
+        out = []
+        for function in wrapped:
+            print(end="")
+            out.append(function(x))
+        return out
+
+    compiled = make_region(run, run_as_it_is, observer=(records := []).append, recompile_limit=2, dynamic=False)
+    x, y = torch.ones(2), torch.ones(3)
+    for given in (x, y):
+        records.clear()
+        assert_same(compiled(given), run(given))
+        # What follows the second break is the same for all.
+        assert sum(record.graph is not None for record in records if "wrapper" in record.code.co_qualname) == 12 + 1
+    records.clear()
+    assert_same([compiled(x), compiled(y)], [run(x), run(y)])
+    assert not records
+
+
+@pytest.mark.falls_back("the recompile limit was reached in")
+def test_the_limit_of_one_decorated_function_is_told() -> None:
+    """It is no higher than before, and leaves another's as it was."""
+
+    def first(x: Tensor, kind: str) -> Tensor:
+        return x * len(kind)
+
+    def second(x: Tensor, kind: str) -> Tensor:
+        return x + len(kind)
+
+    def decorated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        @functools.wraps(function)
+        def wrapper(*args: Any) -> Tensor:
+            return function(*args)
+
+        return wrapper
+
+    def run(function: Callable[..., Tensor], x: Tensor, kind: str) -> Tensor:
+        print(end="")
+        return function(x, kind)
+
+    compiled = make_region(
+        disable(run, recursive=False), run_as_it_is, observer=(records := []).append, recompile_limit=3
+    )
+    for function in (decorated(first), decorated(second)):
+        for size in range(6):
+            assert_same(compiled(function, torch.ones(2), "k" * size), run(function, torch.ones(2), "k" * size))
+    outer = [record for record in records if "wrapper" in record.code.co_qualname]
+    assert len(outer) == 6
 
 
 class Printing(nn.Module):

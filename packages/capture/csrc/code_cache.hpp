@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "flambeau/errors.hpp"
+#include "frame_owner.hpp"
 #include "guards/tree.hpp"
 #include "thread_state.hpp"
 
@@ -26,7 +27,7 @@ struct Entry {
   int uses = 0;  // counted under the GIL
   bool once = false;  // dropped after the call that it was made for
   std::string number;  // `<frame>/<entry>`, as the handler gave it
-  const void* owner = nullptr;  // the module whose method was compiled, by address alone
+  Owner owner = 0;
   Ref tree;
   Ref code;      // rewritten code whose parameters are all positional
   Ref function;  // a function over `code`, kept for frames with the same globals; it has a closure while it runs
@@ -67,9 +68,9 @@ struct CodeEntries {
   std::vector<EntryPtr> entries;
   bool skip = false;
   bool skip_recursive = false;
-  std::unordered_set<const void*> skipped;  // the owners for which the code is left alone
-  std::vector<const void*> limit_told;  // the owners whose limit was reached
-  std::unordered_map<const void*, Py_ssize_t> left_alone;  // calls in a row for which the handler had nothing, by owner
+  std::unordered_set<Owner> skipped;  // the owners for which the code is left alone
+  std::vector<Owner> limit_told;  // the owners whose limit was reached
+  std::unordered_map<Owner, Py_ssize_t> left_alone;  // calls in a row for which the handler had nothing, by owner
   bool compiling = false;
   bool has_once = false;  // whether an entry is to be dropped after the call that it was made for
 };

@@ -100,12 +100,11 @@ bool is_near_limit(const PyThreadState* thread) {
   return frames.left < std::min(kFramesToCompile, frames.limit / kShareToCompile);
 }
 
-// All modules of a class share their methods' code, so each has the limit for itself; all of them together have this
-// many times as much.
+// Where many have one code, each owner has the limit for itself; all of them together have this many times as much.
 constexpr Py_ssize_t kOwnersLimit = 32;
 constexpr size_t kSkippedOwners = 4;
 
-bool is_over_limit(const Region* region, const CodeEntries& record, const void* owner) {
+bool is_over_limit(const Region* region, const CodeEntries& record, Owner owner) {
   const auto own = std::count_if(record.entries.begin(), record.entries.end(),
                                  [&](const EntryPtr& entry) { return entry->owner == owner; });
   return own >= region->limit || static_cast<Py_ssize_t>(record.entries.size()) >= kOwnersLimit * region->limit;
@@ -523,7 +522,7 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
   }
   CompileScope compiling(thread_state(), record);
   drop_dead(record);
-  const void* owner = owner_of(view);
+  const Owner owner = owner_of(view);
   const bool over_limit = is_over_limit(region, record, owner);
   if (over_limit && std::count(record.limit_told.begin(), record.limit_told.end(), owner) > 0) return Compiled::kBusy;
   return boundary(
@@ -550,9 +549,9 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
         }
         if (PyBool_Check(answer.get())) {
           record.skip_recursive = answer.get() == Py_True;
-          if (owner != nullptr) record.skipped.insert(owner);
-          // Where one module after the other is left alone, the code is to blame.
-          record.skip = owner == nullptr || record.skip_recursive ||
+          if (owner != 0) record.skipped.insert(owner);
+          // Where one owner after the other is left alone, the code is to blame.
+          record.skip = owner == 0 || record.skip_recursive ||
                         (record.entries.empty() && record.skipped.size() >= kSkippedOwners);
           return Compiled::kSkip;
         }

@@ -129,7 +129,7 @@ def compile(
         options: option name -> value, see `flambeau.compiler.list_options()`.
         disable: True: return `model` as it is.
         name: a label for logs and traces.
-        recompile_limit: entries per code object in this region; past it, new shapes run in eager.
+        recompile_limit: entries per code object in this region, for each module and each decorated function by itself; past it, new shapes run in eager.
         isolate_recompiles: what this call compiles is its own, and counts against no other call's limit: that is so with False, too.
         shapes_spec: the shapes of the parameters, as types of `torch.fx.experimental.dynamic_spec` say them (torch 2.13): sizes and ints that are
             declared as a variable or a term of variables are symbolic, everything else is a constant. Excludes `dynamic`. Code behind a graph

@@ -1,7 +1,8 @@
 """Compiled entries seen from Python: which regions live, what they hold, and how to forget it.
 
 Entries themselves live in the native region (`csrc/code_cache.cpp`), a short list per code object and region, most recently used first;
-a region's entries die with it. The limit is the region's own (`Config.recompile_limit`): one region never spends another's.
+a region's entries die with it. The limit is the region's own (`Config.recompile_limit`): one region never spends another's, and within
+a region no owner of a frame another owner's (`csrc/frame_owner.hpp`).
 """
 
 from __future__ import annotations

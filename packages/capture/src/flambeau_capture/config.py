@@ -48,7 +48,10 @@ class Config(OptionRecord):
         True, "sizes and numbers that changed become symbolic; False: never by themselves"
     )
     recompile_limit: int = option(
-        8, "compiled entries of one frame in one region; further calls run in eager", user=True, accepts=_POSITIVE
+        8,
+        "compiled entries of one function or module in one region; further calls run in eager",
+        user=True,
+        accepts=_POSITIVE,
     )
     accumulated_recompile_limit: int | None = option(
         None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import sys
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 from flambeau_capture import log
 from flambeau_capture.config import Config
 from flambeau_capture.errors import GuardSelfCheckError, InternalError, RecompileLimitError
-from flambeau_capture.frame import RunGraph, Skip
+from flambeau_capture.frame import RunGraph, Skip, SkipAlways
 from flambeau_capture.guards.spec import ConstantIs, IdentityIs, TypeIs
 from flambeau_capture.hook import make_region
 from flambeau_capture.hook_py import PyRegion
@@ -288,6 +290,84 @@ def test_a_module_among_the_arguments_has_the_limit_for_itself():
     region = make_region(f, callback, Config(recompile_limit=2))
     for owner in [Owner() for _ in range(3)]:
         assert [region(x, owner) for x in range(4)] == ["compiled", "compiled", "eager", "eager"]
+
+
+def _decorated(function):
+    @functools.wraps(function)
+    def wrapper(x):
+        return "eager", function(x)
+
+    return wrapper
+
+
+def _one(x):
+    return x
+
+
+def _two(x):
+    return x
+
+
+def _of_wrapped(frame):
+    """The wrapper's frame alone, for these very functions and this number."""
+    if frame.code.co_name != "wrapper":
+        return Skip()
+    guards = (IdentityIs(Local("function"), frame.locals["function"]), ConstantIs(Local("x"), frame.locals["x"]))
+    return RunGraph(lambda: ("compiled",), (), 0, guards)
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        (_decorated(_one), _decorated(_two)),
+        (_decorated(_decorated(_one)), _decorated(_decorated(_two))),
+        (_decorated(math.sin), _decorated(math.cos)),
+        (_decorated(torch.nn.Identity()), _decorated(torch.nn.Identity())),
+        (_decorated(Owner().run), _decorated(Owner().run)),
+    ],
+    ids=["functions", "twice", "builtins", "modules", "methods"],
+)
+def test_what_a_decorator_wraps_has_the_limit_for_itself(wrapped):
+    """All that one decorator makes has one code: none of it spends the others' limit, and the last is told of its own."""
+    region = make_region(lambda call, x: call(x), _of_wrapped, Config(recompile_limit=2))
+    with structlog.testing.capture_logs() as events:
+        for call in wrapped:
+            assert [region(call, x) == "compiled" for x in range(4)] == [True, True, False, False]
+    structlog.reset_defaults()
+    assert len([event for event in events if event["event"] == log.RECOMPILE_LIMIT]) == 2
+
+
+def test_a_function_that_is_made_in_each_call_has_one_limit():
+    """Another closure of the same code is no other function: it would have a new limit with each call."""
+
+    def made(function):
+        def inner(x):
+            return function(x)
+
+        return _decorated(inner)
+
+    region = make_region(lambda call, x: call(x), _of_wrapped, Config(recompile_limit=2))
+    calls = [made(_one) for _ in range(5)]  # entries of one that is gone would go with it
+    assert [region(call, 0) == "compiled" for call in calls] == [True, True, False, False, False]
+
+
+def test_a_wrapper_that_is_left_alone_for_one_function_is_not_for_others():
+    """Where it is for one after the other, the code is to blame."""
+    asked = []
+
+    def callback(frame):
+        function = frame.locals.get("function")
+        asked.append(function)
+        if function is _one:
+            return SkipAlways()
+        return _of_wrapped(frame)
+
+    region = make_region(lambda call, x: call(x), callback, Config())
+    left, taken = _decorated(_one), _decorated(_two)
+    for _ in range(3):
+        assert region(left, 0) == ("eager", 0)
+        assert region(taken, 0) == "compiled"
+    assert asked.count(_one) == 1 and asked.count(_two) == 1
 
 
 def test_the_call_machinery_of_modules_is_passed_through():
