@@ -27,7 +27,7 @@ HANDLERS = {
     f"{_API}/cli/programs.py:_module": f"{_CLI}test_explain.py::test_scripts_that_fail",
     f"{_API}/cli/programs.py:made_by": f"{_CLI}test_bench.py::test_bad_input",
     f"{_API}/cli/explain.py:_explained": f"{_CLI}test_explain.py::test_bad_input",
-    f"{_API}/cli/contestant.py:_expected": f"{_CLI}test_bench.py::test_bad_input",
+    f"{_API}/cli/contestant.py:kept": f"{_CLI}test_bench.py::test_bad_input",
     f"{_API}/cli/contestant.py:answer": f"{_CLI}test_bench.py::test_an_engine_that_fails",
     f"{_API}/cli/doctor.py:small_compile": f"{_CLI}test_doctor.py::test_a_compile_that_fails",
     f"{_API}/explain.py:_measure_whole": "packages/api/tests/test_explanations.py::test_a_call_that_raises_the_second_time_is_a_note",

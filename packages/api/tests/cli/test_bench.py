@@ -21,9 +21,12 @@ from flambeau.cli.bench_picture import picture
 Run = Callable[..., Result]
 
 MODEL = """
+import os
 import torch
 
 def make():
+    with open(__file__ + ".made", "a") as file:
+        print(os.getpid(), file=file)
     print("made")
     return torch.nn.Linear(8, 4), (torch.ones(2, 8),)
 
@@ -70,6 +73,13 @@ ROWS = [
 ]
 
 
+def measured(target: str, engine: str, folder: Path, train: bool = False) -> dict[str, Any]:
+    """Eager's results, then the engine beside them, in this process."""
+    program: dict[str, Any] = {"target": target, "train": train, "expected": str(folder / "expected.pt")}
+    assert contestant.kept(**program) == {}
+    return contestant.measured(**program, engine=engine, seconds=0.01)
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.py"
@@ -83,7 +93,7 @@ def run(runner: CliRunner) -> Run:
 
 
 def test_two_engines(run: Run, model: Path, tmp_path: Path) -> None:
-    """Each in a process of its own: numbers as JSON, and a picture of them."""
+    """Each in a process of its own, in which the program is made once: numbers as JSON, and a picture of them."""
     drawn = tmp_path / "times.svg"
     words = [f"{model}:make", "--engines", "eager,flambeau", "--seconds", "0.05", "--json", "--save", str(drawn)]
     done = run(*words)
@@ -94,11 +104,13 @@ def test_two_engines(run: Run, model: Path, tmp_path: Path) -> None:
     assert 0 < ours["low"] <= ours["median"] <= ours["high"] and ours["first_seconds"] > ours["median"]
     assert eager["peak_bytes"] >= 2 * 4 * 4
     ElementTree.fromstring(drawn.read_text())
+    processes = Path(f"{model}.made").read_text().split()
+    assert len(processes) == len(set(processes)) == 3
 
 
-def test_training_in_this_process(model: Path) -> None:
+def test_training_in_this_process(model: Path, tmp_path: Path) -> None:
     """A step has its backward; gradients do not add up from step to step."""
-    found = contestant.measured(f"{model}:make", "eager", train=True, seconds=0.01)
+    found = measured(f"{model}:make", "eager", tmp_path, train=True)
     assert found["device"] == "cpu" and found["difference"] == 0
     linear = torch.nn.Linear(2, 1)
     step = contestant._step(linear, linear, (torch.ones(1, 2),), {}, True)
@@ -137,13 +149,13 @@ def test_what_a_call_changes_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
     path.write_text(COUNTS)
     for name in ("make", "draws"):
-        found = contestant.measured(f"{path}:{name}", "eager", train=False, seconds=0.01)
+        found = measured(f"{path}:{name}", "eager", tmp_path)
         assert found["difference"] == 0, name
 
 
-def test_an_infinite_difference_is_none_in_json(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_infinite_difference_is_none_in_json(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contestant, "compiled", lambda engine, function: lambda x: function(x) / 0)
-    found = contestant.measured(f"{model}:make", "flambeau", train=False, seconds=0.01)
+    found = measured(f"{model}:make", "flambeau", tmp_path)
     assert found["difference"] is None and json.dumps(found, allow_nan=False)
 
 
@@ -204,10 +216,19 @@ def test_bad_input(run: Run, words: list[str], told: str, model: Path, monkeypat
 
 def test_an_engine_that_fails(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are shown, and the exit status is 1."""
-    request = {"target": f"{model}:make", "engine": "flambeau/fastest", "train": False, "seconds": 0.01}
+    request = {"target": f"{model}:make", "engine": "flambeau/fastest", "train": False, "seconds": 0.01, "expected": ""}
     assert contestant.answer(request)["error"].startswith("UnknownName: ")
-    rows = iter(ROWS)
+    rows = iter([{}, *ROWS])
     monkeypatch.setattr(sys.modules["flambeau.cli.bench"], "_answer", lambda *given: next(rows))
     done = run(f"{model}:make", "--engines", "eager,flambeau,torch.compile")
     assert "a spread above 10%" in done.stderr
     assert done.exit_code == 1 and "RuntimeError: <no> compiler" in done.stderr and "1 ms" in done.stdout
+
+
+def test_a_program_whose_process_ends(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without eager's results no engine is started: that is told of the program, not of each engine."""
+    answers = iter([{"error": "the process ended with status -11: no output"}])
+    monkeypatch.setattr(sys.modules["flambeau.cli.bench"], "_answer", lambda *given: next(answers))
+    done = run(f"{model}:make", "--engines", "eager,flambeau")
+    assert done.exit_code == 2
+    assert f"{model}:make in eager: the process ended with status -11" in done.stderr.splitlines()[-1]

@@ -1,7 +1,8 @@
 """`flambeau bench`: a model in eager, under flambeau's modes and under torch.compile, side by side.
 
 In: `model.py:make`, where `make()` returns `(model, args)` or `(model, args, kwargs)`. Out: a table, on request a picture (SVG) and JSON. Each engine runs in a process of its
-own with empty caches, one after the other (`contestant.py`); a first call that takes the caches of the user is `--warm`.
+own with empty caches, one after the other (`contestant.py`); a first call that takes the caches of the user is `--warm`. Eager's results, beside which theirs are held, come from
+one before them.
 """
 
 from __future__ import annotations
@@ -72,19 +73,24 @@ def bench(
     """Time what MAKE returns, (model, args) or (model, args, kwargs), under every engine.
 
     The spread is the distance of the quartiles: beyond some 10% the machine was not quiet. Memory is the peak of one call: on a GPU with parameters, on a
-    CPU what the call allocates. What differs is the result from eager's, relative to its largest number: that of a second program, for which MAKE is called again.
+    CPU what the call allocates. What differs is the result from eager's, relative to its largest number: that of another process, which begins with the same random numbers. In each MAKE is called once.
     """
     chosen = _engines(engines)
     if save is not None and (save.suffix != ".svg" or not save.absolute().parent.is_dir()):
         raise BadInput(f"--save takes a name that ends with .svg in a folder that exists, not {str(save)!r}")
     console = Console(stderr=True)
     rows: list[dict[str, Any]] = []
-    for number, engine in enumerate(chosen, 1):
-        with console.status(f"{engine} ({number} of {len(chosen)})") if console.is_terminal else ExitStack():
-            request = {"target": target, "engine": engine, "train": train, "seconds": seconds}
-            rows.append({"engine": engine, **_answer(request, timeout, warm)})
-        if "bad" in rows[-1]:
-            raise BadInput(rows[-1]["bad"])
+    with tempfile.TemporaryDirectory() as folder:
+        program = {"target": target, "train": train, "expected": str(Path(folder) / "expected.pt")}
+        with console.status("results of eager") if console.is_terminal else ExitStack():
+            _refuse(_answer(program, timeout, warm), f"{target} in eager: ")
+        for number, engine in enumerate(chosen, 1):
+            with console.status(f"{engine} ({number} of {len(chosen)})") if console.is_terminal else ExitStack():
+                rows.append(
+                    {"engine": engine, **_answer({**program, "engine": engine, "seconds": seconds}, timeout, warm)}
+                )
+            if "bad" in rows[-1]:
+                raise BadInput(rows[-1]["bad"])
     if as_json:
         click.echo(json.dumps(rows, indent=1))
     else:
@@ -99,6 +105,14 @@ def bench(
         click.echo(str(save), err=True)
     if any("error" in row for row in rows):
         raise SystemExit(1)
+
+
+def _refuse(answer: dict[str, Any], beginning: str) -> None:
+    """Raise what is wrong with the program, or what became of its process."""
+    if "bad" in answer:
+        raise BadInput(answer["bad"])
+    if "error" in answer:
+        raise BadInput(beginning + answer["error"])
 
 
 def _engines(given: str | None) -> list[str]:
