@@ -7,7 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from attrs import evolve
-from rule_cases import CASES, GRU, SMALL_CELL, Cell, at_points, floats
+from rule_cases.case import floats
+from rule_cases.cells import GRU, SMALL_CELL, Cell
+from rule_cases.convolutions import at_points
+from rule_cases.table import CASES
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
