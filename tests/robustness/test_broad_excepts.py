@@ -73,6 +73,9 @@ HANDLERS = {
     f"{_CAPTURE}/graph/builder.py:GraphBuilder._run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.decide": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.specialise": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
+    f"{_CAPTURE}/graph/foreign.py:formula_reads_values": (
+        "tests/training/test_value_formulas.py::test_a_formula_that_raises_does_so_in_the_backward"
+    ),
     f"{_CAPTURE}/graph/dispatch.py:dispatch_kept": (
         "tests/behaviour/test_forward_mode.py::test_errors_are_eagers_and_leave_no_level_open"
     ),
