@@ -10,11 +10,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import flambeau
+from flambeau.testing import CompileCounter
 from tests.groups import group_of_one
 
 both = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -167,6 +169,26 @@ def test_collectives(backend: str, mesh: DeviceMesh) -> None:
     check(lambda c: c(computed)(torch.randn(3)), backend)
     x = torch.randn(3)
     check(lambda c: (c(given)(x), x), backend)
+
+
+def test_groups_of_collectives(mesh: DeviceMesh) -> None:
+    """Each is a graph of its own, which knows the group's name; a group that was met before is known."""
+    counter = CompileCounter()
+
+    def step(x: Tensor, group: Any) -> Tensor:
+        y = functional.all_reduce(x * 2, "sum", group)
+        if isinstance(group, dist.ProcessGroup):
+            dist.all_reduce(y, group=group)
+        return y + 1
+
+    f = flambeau.compile(step, backend=counter, fullgraph=True)
+    given = [dist.new_group([0]), dist.new_group([0]), mesh, (mesh, 0), dist.group.WORLD.group_name]
+    for _ in range(2):
+        for group in given:
+            assert f(torch.ones(2), group).tolist() == [3, 3]
+    assert counter.frame_count == len(given)
+    with pytest.raises(flambeau.errors.GraphBreakError, match="collective among"):
+        f(torch.ones(2), [0])
 
 
 def test_a_collective_beside_the_program(mesh: DeviceMesh) -> None:

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from attrs import field, frozen
 from torch import Tensor, nn
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
@@ -108,7 +109,10 @@ def programs_of(subject: str) -> dict[str, Program]:
 
 
 def plain(value: Any) -> Any:
-    """A result without what is not compared leaf by leaf: a distributed tensor as its placements and its local part; copies, as programs go on."""
+    """A result without what is not compared leaf by leaf: a distributed tensor as its placements and its local part; copies, as programs go on. What eager
+    gives while it is on its way is waited for in a graph."""
+    if isinstance(value, AsyncCollectiveTensor):
+        value = value.trigger_wait()
     if isinstance(value, DTensor):
         return str(value.placements), tuple(value.shape), value.requires_grad, value.to_local().detach().clone()
     return value.detach().clone() if isinstance(value, Tensor) else value

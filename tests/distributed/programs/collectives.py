@@ -8,14 +8,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import _functional_collectives as functional
+from torch.distributed.device_mesh import init_device_mesh
 
 from . import Here, plain, program
 
 
-@program(graphs=8)
+@program(graphs=11)
 def functional_ones(here: Here) -> Any:
-    """Each alone."""
-    group = dist.group.WORLD
+    """Each alone, in a graph of its own."""
+    group, mesh = dist.group.WORLD, init_device_mesh(here.device.type, (2,))
     calls = (
         lambda x: functional.all_reduce(x * 2, "sum", group) + 1,
         lambda x: functional.all_reduce(x * 2, "max", group) + 1,
@@ -25,13 +26,15 @@ def functional_ones(here: Here) -> Any:
         lambda x: functional.broadcast(x + 1, 1, group) * 3,
         lambda x: functional.all_to_all_single(x * 2, None, None, group).cos(),
         lambda x: functional.all_to_all_single(x * 2, [1, 2], [1 + here.rank] * 2, group).cos(),
-        lambda x: functional.all_reduce_coalesced([x, x.exp()], "sum", group),
+        lambda x: functional.reduce_scatter_tensor(x.sin().T, "sum", 1, mesh) * 2,
+        lambda x: functional.all_reduce(x * 2, "sum", (mesh, 0)) + 1,
+        lambda x: functional.all_reduce(x * 2, "sum", dist.group.WORLD) + 1,
     )
-    sizes = [(4, 3)] * 7 + [(2 + 2 * here.rank, 3), (4, 3)]
-    return [here.compile(call)(here.data(0, *size)) for call, size in zip(calls, sizes, strict=True)]
+    sizes = [(4, 3)] * 7 + [(2 + 2 * here.rank, 3)] + [(4, 3)] * 3
+    return [here.compile(call, fullgraph=True)(here.data(0, *size)) for call, size in zip(calls, sizes, strict=True)]
 
 
-@program(falls_back=("around a tensor that requires grad",))
+@program()
 def with_gradients(here: Here) -> Any:
     """Those that autograd knows."""
     group = dist.group.WORLD
@@ -42,7 +45,7 @@ def with_gradients(here: Here) -> Any:
         return functional.all_to_all_single_autograd(z.exp(), None, None, group)
 
     kept = []
-    run = here.compile(step)
+    run = here.compile(step, fullgraph=True)
     for number in range(2):
         x = here.data(number, 4, 3).requires_grad_()
         y = run(x)
@@ -80,7 +83,7 @@ def results_that_nobody_reads(here: Here) -> Any:
         z = functional.all_reduce(x * 3, "sum", group)
         return z + 1 if here.rank else y - 1
 
-    return [here.compile(step)(here.data(0, 4, 3))]
+    return [here.compile(step, fullgraph=True)(here.data(0, 4, 3))]
 
 
 @program()
@@ -97,7 +100,7 @@ def orders(here: Here) -> Any:
         return total + whole.sum() if here.rank else whole.sum() - total
 
     kept = []
-    run = here.compile(step)
+    run = here.compile(step, fullgraph=True)
     for rows in (4, 4, 6):
         kept.append(run(here.data(rows, rows, 3)))
     return kept

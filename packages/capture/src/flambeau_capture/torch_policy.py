@@ -72,6 +72,11 @@ _API = "torch.distributed.tensor._api"
 _OF_DISTRIBUTED_TENSORS = (_API, "torch.distributed.tensor.parallel.style")
 _DISTRIBUTED = dict.fromkeys(("from_local", "to_local", "redistribute", "full_tensor"), Decision.ALWAYS_RECORD)
 """What is done to distributed tensors in a step. The functions that lay out a module around it are traced into: they look at classes and placements."""
+_COLLECTIVES = "torch.distributed._functional_collectives"
+_FUNCTIONAL = ("broadcast", "all_reduce", "all_gather_", "reduce_scatter_", "all_to_all_single", "wait_tensor")
+_NOT_FUNCTIONAL = ("_inplace", "_coalesced", "_backward", "_context")
+"""How names of functional collectives begin, and how others do not end: they come to operators, and to what `lookaside/distributed.py` replaces. Results of
+several at once share memory, which autograd refuses to wait for one by one."""
 _TRANSFORMS = frozenset((
     "vmap", "vmap.<locals>.wrapped", "grad", "grad.<locals>.wrapper", "grad_and_value", "grad_and_value.<locals>.wrapper", "vjp", "jvp", "jacrev",
     "jacfwd", "hessian", "_wraps_without_dynamo_attrs", "_wraps_without_dynamo_attrs.<locals>.inner", "_check_randomness_arg",
@@ -113,6 +118,8 @@ def _decide(function: Any) -> Decision:
             )
         if module.startswith(_OF_DISTRIBUTED_TENSORS):
             return _DISTRIBUTED.get(name, Decision.INLINE if name == "<lambda>" or module != _API else Decision.BREAK)
+        if module == _COLLECTIVES and name.startswith(_FUNCTIONAL) and not name.endswith(_NOT_FUNCTIONAL):
+            return Decision.INLINE
         if module.startswith(_BROKEN_MODULES) and not module.startswith(_KEPT_AUTOGRAD):
             return Decision.BREAK
         if module == "torch._tensor" or (module.startswith("torch") and function is getattr(torch.Tensor, name, None)):
