@@ -165,3 +165,20 @@ def test_a_result_of_a_row_takes_over_what_the_row_reads_later():
     run = flambeau_runtime.load(flambeau_runtime.build_libraries(artifact))
     for found, expected in zip(run(*inputs), function(*inputs), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("is_collective", [True, False])
+def test_what_a_collective_may_still_read_is_not_overwritten(is_collective):
+    """Between the call and the wait; what another call has read is."""
+    collectives = torch.ops._c10d_functional
+
+    def function(x, w):
+        y = x @ w
+        there = collectives.all_gather_into_tensor(y, 2, "group") if is_collective else y @ y
+        return y.relu() @ w, collectives.wait_tensor(there)
+
+    with FakeTensorMode():
+        inputs = tuple(torch.empty(64, 64, device="cuda") for _ in range(2))
+    graph = lower_graph(make_fx(function)(*inputs), inputs)
+    plan = share_memory(graph, schedule(graph))
+    assert any(buffer.in_place for buffer in plan.buffers.values()) == (not is_collective)

@@ -48,7 +48,7 @@ class Trait(enum.Flag):
     CHOOSES_LAYOUT = enum.auto()
     #: Its arguments are places in the memory of its operand, not elements: the operand has to lie as in eager, all of it.
     BY_STRIDES = enum.auto()
-    #: Its result may be a view of its operand although the schema does not say so.
+    #: Its result may be a view of its operand, or it may read that after the call, although the schema does not say so.
     HIDDEN_VIEW = enum.auto()
     #: It gives a changed copy of its first operand; the overload of the same name with an underscore changes that.
     CHANGED_COPY = enum.auto()
@@ -137,6 +137,10 @@ _COMPUTING_NAMESPACES = (
 )
 
 
+#: Collectives come back before they have read their operands, and waiting for one gives its result itself: such memory is not given to others.
+_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
+
+
 def declare(*names: str, **facts: Any) -> None:
     """Give each name a row with ``facts``, fields of ``AtenOp``. ValueError for a row that is there, contradicts one, or says nothing."""
     for name in names:
@@ -187,6 +191,8 @@ def _record(op: OpOverload) -> AtenOp:
     row = None
     if op.namespace == "aten":
         row = _ROWS.get(name) or (None if schema.is_mutable else _ROWS.get(name.partition(".")[0]))
+    elif op.namespace in _COLLECTIVES:
+        row = AtenOp(name, traits=Trait.HIDDEN_VIEW)
     if op in _OWN:
         row = AtenOp(name, Treatment.LOWERED, _OWN[op], traits=Trait.NONE if row is None else row.traits)
     draws = torch.Tag.nondeterministic_seeded in op.tags
