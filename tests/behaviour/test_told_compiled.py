@@ -84,3 +84,30 @@ def test_hooks_that_are_always_called_are(everywhere: bool) -> None:
             heard.clear()
     finally:
         handle.remove()
+
+
+class Picks(nn.Module):
+    """It raises for what the indices hold."""
+
+    def forward(self, x: Tensor, at: Tensor) -> Tensor:
+        return x.sin()[at] + 1
+
+
+def test_hooks_that_are_always_called_where_the_graph_raises() -> None:
+    model, heard = Picks(), []
+    model.register_forward_hook(lambda module, args, result: heard.append(result is None), always_call=True)
+
+    def program(x: Tensor, at: Tensor) -> Tensor:
+        return model(x * 2, at) * 2
+
+    compiled = flambeau.compile(program, fullgraph=True)
+    x = torch.ones(3)
+    for at in (torch.tensor([0, 2]), torch.tensor([1, 1]), torch.tensor([1, 7]), torch.tensor([2, 0])):
+        found = []
+        for function in (program, compiled):
+            heard.clear()
+            try:
+                found.append((function(x, at).tolist(), heard.copy()))
+            except IndexError:
+                found.append(("raised", heard.copy()))
+        assert found[0] == found[1]

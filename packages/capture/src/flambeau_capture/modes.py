@@ -27,6 +27,7 @@ from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
 from .lookaside.forward_mode import in_a_level, level_left
 from .lookaside.overrides import mode_stack_effects
+from .lookaside.peer_settings import peer_setting_effects
 from .lookaside.scopes import scope_effects
 from .lookaside.settings import changed_settings, setting_effects, settings_kept
 from .native import _C
@@ -96,6 +97,7 @@ def mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
         *setting_effects(tracer),
         *mode_stack_effects(tracer),
         *scope_effects(tracer),
+        *peer_setting_effects(tracer),
     )
     enabled = torch.is_grad_enabled()
     if enabled == tracer.initial_grad:

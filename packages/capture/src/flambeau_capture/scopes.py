@@ -154,6 +154,8 @@ class Followed:
         self._kept = kept
         self._outer = _IN_FORCE.get()
         self._inner: list[Changes] = []
+        #: Settings of torch's own compiler: those of before the frame that it has left, and those that it has entered since and not left.
+        self._foreign: tuple[list[Any], list[Any]] = [], []
         self._operations = 0
         #: Whether the graph's forward and backward are recorded as CUDA graphs, as far as scopes around its operations say so.
         self.recorded: Recorded = (None, None)
@@ -185,6 +187,23 @@ class Followed:
             self._inner.pop()
         else:
             self._outer = self._outer[:-1]
+
+    def enter_foreign(self, setting: Any) -> None:
+        """The traced program enters a setting of torch's own compiler, given as its value."""
+        self._foreign[1].append(setting)
+
+    def leave_foreign(self, setting: Any) -> None:
+        """It leaves one: the innermost, which may have been entered before the frame."""
+        left, entered = self._foreign
+        if entered:
+            entered.pop()
+        else:
+            left.append(setting)
+
+    def foreign(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The settings of torch's own compiler from before the frame that it has left, and those that it has entered since and not left."""
+        left, entered = self._foreign
+        return tuple(left), tuple(entered)
 
     def left_and_entered(self) -> tuple[int, tuple[Changes, ...]]:
         """How many scopes from before the frame it has left, and which it has entered since and not left."""

@@ -93,7 +93,7 @@ class Tracer:
             graph.operations, graph.runs, len(graph.graph.nodes), len(graph.inputs), len(graph.constants), len(graph.modules),
             *graph.assumed(), graph.numbers_read(), len(graph.open_modes), len(graph.open_inference), len(graph.settings),
             torch.is_grad_enabled(), self.heap.asked, *self.heap.size(), self.guards.size(), len(self.generators),
-            len(self.wrapper.tensor_inputs), self.scopes.left_and_entered(),
+            len(self.wrapper.tensor_inputs), self.scopes.left_and_entered(), self.scopes.foreign(),
         )  # fmt: skip
 
     def run(self) -> Value | None:

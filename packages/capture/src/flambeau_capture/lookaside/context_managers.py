@@ -16,7 +16,7 @@ import torch.amp.autocast_mode
 from ..captured import CallFunction
 from ..class_names import class_name
 from ..replacements import replaces
-from ..signals import GraphBreak
+from ..signals import GraphBreak, TracedRaise
 from ..sources.source import InstanceDict, Item, Pinned
 from ..values.autocast import AutocastValue
 from ..values.base import MISSING, Value
@@ -82,12 +82,18 @@ def call_module_itself(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def _call_itself(t: Tracer, module: ObjectValue, args: Args, kwargs: Kwargs, above: tuple[Place, ...]) -> Value:
     """Straight to `forward` where there are no hooks, which is guarded; `above`: the calls of `nn.Module` that come before."""
     if _has_hooks(t, module):
-        if _has_always_called_hooks(module):
-            # What calls them when the module raises is left out by torch where it is told that it is compiled.
-            raise GraphBreak("unsupported-call", "a module with a hook that is called even when the module raises")
         inner: Any = torch.nn.Module._call_impl
+        always = _has_always_called_hooks(module)
+        # Torch leaves out what calls those when the module raises where it is told that it is compiled: plain Python runs the frame then.
+        t.frames.caught |= always
         t.frames.left_out = above
-        return t.caller.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
+        try:
+            return t.caller.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
+        except TracedRaise as error:
+            if not always:
+                raise
+            told = f"{class_name(error.value.python_type())} is raised in a module with a hook that is called even then"
+            raise GraphBreak("unsupported-call", told) from error
     forward = t.attributes.get_attribute(module, "forward")
     trace = partial(t.caller.call_through, (_CALLS_FORWARD, *above), forward, args[1:], kwargs)
     with t.graph.call_of(class_name(module.python_type()), module.source):

@@ -19,6 +19,9 @@ from .trust import is_trusted_namespace
 if TYPE_CHECKING:
     from .base import Tracer
 
+_PEERS_SETTINGS = "torch._dynamo.config"
+"""The module of settings of torch's own compiler, which capture leaves alone until the graph has run."""
+
 
 def module_attribute(t: Tracer, module: Any, name: str) -> Value:
     """`module.name`."""
@@ -29,6 +32,8 @@ def module_attribute(t: Tracer, module: Any, name: str) -> Value:
     if isinstance(stored, Value):
         return stored
     _refuse_own_class(module, name)
+    if names.get("__name__") == _PEERS_SETTINGS and any(t.scopes.foreign()):
+        raise GraphBreak("unsupported-attribute", f"{name!r} of {module.describe()}, which the frame has changed")
     if name in names:
         t.guards.binding(names, name, names[name])
         return t.wrapper.wrap(names[name], Item(Pinned(names), name))
