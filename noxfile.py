@@ -49,6 +49,7 @@ NATIVE_TESTS = [
     "capture/tests/native/test_region_frames.py",
     "capture/tests/native/test_region_guards.py",
     "capture/tests/native/test_region_lifetime.py",
+    "capture/tests/native/test_tripwires.py",
     "capture/tests/guards/test_twins.py",
     "autograd/tests/test_node.py",
     "runtime/tests/test_differential.py",

@@ -73,12 +73,12 @@ STAGES = (
         (f"{_C}/rewrite", *_PROGRAMS),
     ),
     Stage(
-        "interpreter", _below(_CAPTURE, "interp/assumed_branches.py", "interp/hit_loops.py", "interp/known_numbers.py", "graph/idle_rounds.py", "interp/comparisons.py", "interp/wrapper_tensors.py", "interp/wrapper_code.py",
+        "interpreter", _below(_CAPTURE, "interp/assumed_branches.py", "interp/hit_loops.py", "interp/known_numbers.py", "graph/idle_rounds.py", "interp/comparisons.py", "interp/wrapper_tensors.py", "interp/wrapper_code.py", "bytecode/own_containers.py",
                              "interp/handlers/*.py", "interp/operations.py", "interp/arithmetic.py", "interp/calls.py", "interp/cached.py", "interp/frame.py",
                               "interp/tensors.py", "interp/tensor_inputs.py", "interp/wrapping.py", "interp/attributes.py", "interp/class_members.py", "interp/texts.py", "interp/lifetimes.py", "interp/repeated_calls.py", "interp/repetition.py", "interp/likeness.py", "guards/paths.py",
                               "interp/callees.py", "values/members.py", "values/modules.py", "interp/enum_members.py", "patches.py", "library.py",
                               "replaced_names.py"), 28,
-        (f"{_C}/interp", f"{_C}/lookaside", f"{_C}/test_patches.py", f"{_C}/test_library.py", f"{_C}/test_replaced_names.py",
+        (f"{_C}/interp", f"{_C}/lookaside", f"{_C}/bytecode/test_own_containers.py", f"{_C}/test_patches.py", f"{_C}/test_library.py", f"{_C}/test_replaced_names.py",
          "tests/behaviour/test_patched_torch.py", *_PROGRAMS),
     ),
     Stage(
@@ -112,7 +112,7 @@ STAGES = (
          "tests/behaviour/test_tensor_subclasses.py", "tests/behaviour/test_active_modes.py"),
     ),
     Stage(
-        "tracing", _below(_CAPTURE, "backend_call.py", "breaks.py", "scopes.py", "lookaside/scopes.py", "lookaside/dimension_marks.py", "graph/dimension_marks.py", "interp/told.py",
+        "tracing", _below(_CAPTURE, "backend_call.py", "breaks.py", "scopes.py", "lookaside/scopes.py", "lookaside/peer_settings.py", "lookaside/dimension_marks.py", "graph/dimension_marks.py", "interp/told.py",
                              "pipeline.py", "regions.py", "stance.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/fake_results.py", "graph/names.py", "graph/nodes.py", "rewrite/rounds.py",
                           "interp/exceptions.py", "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
         (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py", f"{_C}/test_marks.py", f"{_C}/test_scopes.py", f"{_C}/test_settings.py",

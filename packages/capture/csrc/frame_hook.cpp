@@ -5,6 +5,7 @@
 #include "module_call.hpp"
 #include "region.hpp"
 #include "stance.hpp"
+#include "tripwires.hpp"
 
 namespace flambeau {
 namespace {
@@ -106,6 +107,11 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
 PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwing) {
   ThreadState& state = thread_state();
   if (state.handed_down == frame) return _PyEval_EvalFrameDefault(thread, frame, throwing);
+  if (state.tripwires != nullptr && !throwing && compat::frame_is_plain_call(frame) &&
+      is_tripped(state, compat::frame_code(frame))) {
+    compat::finish_unstarted_frame(thread, frame);
+    return nullptr;
+  }
   if (state.handed.values != nullptr && state.handed.code == reinterpret_cast<PyObject*>(compat::frame_code(frame)))
     state.handed.let_go();
   if (is_nested_too_deep(state)) {

@@ -8,6 +8,7 @@
 #include "node_hooks.hpp"
 #include "region.hpp"
 #include "stance.hpp"
+#include "tripwires.hpp"
 
 namespace flambeau {
 namespace {
@@ -31,6 +32,11 @@ PyObject* set_suspended(PyObject*, PyObject* argument) {
   const int wanted = PyObject_IsTrue(argument);
   if (wanted < 0) return nullptr;
   return PyBool_FromLong(std::exchange(thread_state().suspended, wanted != 0));
+}
+
+PyObject* set_wires(PyObject*, PyObject* wires) {
+  if (wires != Py_None && !PyDict_CheckExact(wires)) return PyErr_Format(PyExc_TypeError, "expected a dict or None");
+  return boundary([&] { return set_tripwires(wires); }, static_cast<PyObject*>(nullptr));
 }
 
 PyObject* same_constant_of(PyObject*, PyObject* args) {
@@ -102,6 +108,8 @@ PyMethodDef methods[] = {
      "While True, regions on this thread compile nothing new; returns the old value."},
     {"set_suspended", set_suspended, METH_O,
      "While True, calls of regions on this thread are plain calls; returns the old value."},
+    {"set_tripwires", set_wires, METH_O,
+     "set_tripwires({code: call} or None): on this thread, calls of functions with one of these codes are `call()`, which raises; returns what was set before."},
     {"set_module_call", set_module_call, METH_VARARGS,
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},
     {"hand_over", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(hand_over)), METH_FASTCALL,

@@ -9,6 +9,7 @@ namespace flambeau {
 
 struct Region;
 struct CodeEntries;
+struct Tripwires;
 
 // References that are let go when a frame of `code` starts, which by then has its own.
 struct Handed {
@@ -46,6 +47,7 @@ struct ThreadState {
   int inside = 0;  // calls of regions that run frames under the hook
   bool run_only = false;  // what no entry covers runs as it is, on this thread
   bool suspended = false;  // the compiler itself runs: calls of regions are plain calls
+  Tripwires* tripwires = nullptr;  // code that must not run now
   compat::Frame* handed_down = nullptr;  // runs under the hook that was there before ours
   StackHalf stack{};  // where frames are nested too deep to be evaluated one within the other
 };

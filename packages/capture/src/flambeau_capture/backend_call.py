@@ -21,6 +21,7 @@ from .inference import called_as
 from .library import inspect
 from .modes import as_called, function_modes_set_aside
 from .refusal import NumbersRefused
+from .signals import GraphBreak
 
 
 def call_backend(backend: Callable[..., Any], builder: GraphBuilder, result: FrameResult) -> Callable[..., Any]:
@@ -35,7 +36,7 @@ def call_backend(backend: Callable[..., Any], builder: GraphBuilder, result: Fra
     try:
         with function_modes_set_aside(), called_as(graph, result.wants_grad):
             compiled = backend(graph, list(inputs))
-    except (FlambeauError, NumbersRefused):
+    except (FlambeauError, NumbersRefused, GraphBreak):
         raise
     except Exception as error:
         name = getattr(backend, "__name__", None) or type(backend).__name__

@@ -139,10 +139,13 @@ def capture_frame(
             settings = evolve(config, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False)
             info.fixed.update(("capture_scalar_outputs", "capture_dynamic_output_shape_ops"))
             return capture_frame(info, backend=backend, config=settings, dynamics=dynamics, observer=observer)
+        except GraphBreak as broken:  # the backend ran code that must not run while it is compiled
+            return _left_out(info, CannotCapture(broken), config, started, observer)
         result = evolve(result, caught=result.graph.meta.get("starts_anew", False))
     # Only now: a backend may assume more about sizes than tracing did.
     try:
         refuse_unchecked(result.graph)
+        traced.tracer.wrapper.wrapper_tensors.refuse_called()
         _refuse_open_sizes(info, traced.tracer)
     except CannotCapture as error:
         return _left_out(info, error, config, started, observer)
@@ -342,6 +345,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.wrapper.declared is not None:
         tracer.wrapper.declared.check()
     tracer.wrapper.wrapper_tensors.note_writes()
+    tracer.wrapper.wrapper_tensors.refuse_called()
     refuse_writes(tracer)
     refuse_resized(tracer)
     guards = (

@@ -23,6 +23,7 @@ from .frame import Answer, FrameInfo, Later, Once, RunCode, RunGraph, Skip, Skip
 from .graph.declared_shapes import DeclaredShapes
 from .graph.dynamics import Dynamics, Profile
 from .graph.quiet import quiet_fakes
+from .interp.wrapper_code import tripwires_kept
 from .library import gc, inspect, threading
 from .modes import node_hooks_set_aside
 from .pipeline import Backend, capture_frame, trace_frame
@@ -150,7 +151,7 @@ class _Callback:
         if taken.refuses and stance.computes(info):
             raise refusal_of(info)
         try:
-            with few_collections(), quiet_fakes(), node_hooks_set_aside():
+            with few_collections(), quiet_fakes(), node_hooks_set_aside(), tripwires_kept():
                 if taken.puts_off and not info.entries and info.code not in self.met:
                     self.met.add(info.code)
                     return self._first(info, taken)

@@ -188,6 +188,251 @@ def test_a_table_that_is_written(monkeypatch):
     assert torch.equal(region(OfTable(torch.ones(2))), torch.full((2,), 5.0).sin())
 
 
+class Listed(Tensor):
+    """A base of classes that name their tensors and other attributes in lists, and register in tables what becomes of operations."""
+
+    attributes: list[str] = []
+    optional: list[str] = []
+
+    def __init_subclass__(cls):
+        cls.table = {}
+
+    @classmethod
+    def implements(cls, *operations):
+        def register(function):
+            def called(func, types, args, kwargs, _function=function):
+                return _function(func, types, args, kwargs)
+
+            cls.table.update(dict.fromkeys(operations, called))
+            return function
+
+        return register
+
+    def __tensor_flatten__(self):
+        names = self.tensors.copy()
+        for name in self.optional:
+            if getattr(self, name) is not None:
+                names.append(name)
+        told = {name: getattr(self, name) for name in self.attributes}
+        told["optional"] = None
+        return names, told
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, meta, size, stride):
+        given = dict(inner)
+        for name in cls.optional:
+            given.setdefault(name, None)
+        return cls(*(given[name] for name in (*cls.tensors, *cls.optional)), *(meta[name] for name in cls.attributes))
+
+    def applied(self, function):
+        made = []
+        for name in (*self.tensors, *self.optional):
+            inner = getattr(self, name)
+            made.append(inner if inner is None else function(inner))
+        return type(self)(*made, *(getattr(self, name) for name in self.attributes))
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func in cls.table:
+            return cls.table[func](func, types, args, kwargs or {})
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func in cls.table:
+            return cls.table[func](func, types, args, kwargs or {})
+        raise NotImplementedError(f"{cls.__name__} has no {func}")
+
+
+CALLS = {"made": 0}
+NOTHING = None
+
+
+class Scaled(Listed):
+    tensors = ["held", "scale"]
+    optional = ["zero"]
+    attributes = ["block"]
+
+    @staticmethod
+    def __new__(cls, held, scale, zero, block, *more):
+        return Tensor._make_wrapper_subclass(cls, held.shape, dtype=scale.dtype)
+
+    def __init__(self, held, scale, zero, block, *more):
+        self.held, self.scale, self.zero, self.block = held, scale, zero, block
+
+    def plain(self):
+        found = self.held.to(self.scale.dtype) * self.scale
+        if NOTHING is not None and NOTHING.used:
+            return NOTHING.of(found)
+        return found if self.zero is None else found - self.zero * self.block[0]
+
+
+@Scaled.implements(torch.nn.functional.linear)
+def _linear(func, types, args, kwargs):
+    x, weight, *rest = args
+    return func(x, weight.plain(), *rest)
+
+
+@Scaled.implements(torch.ops.aten.detach.default, torch.ops.aten.clone.default)
+def _each(func, types, args, kwargs):
+    return args[0].applied(lambda inner: func(inner, *args[1:], **kwargs))
+
+
+@Scaled.implements(torch.ops.aten.sin.default)
+def _sin(func, types, args, kwargs):
+    """It has effects: they are those of each call."""
+    CALLS["made"] += 1
+    return func(args[0].plain())
+
+
+@Scaled.implements(torch.ops.aten.cos.default)
+def _cos(func, types, args, kwargs):
+    from both_ways import unlike_any_other  # no such name
+
+    return unlike_any_other(args[0])
+
+
+@Scaled.implements(torch.ops.aten.tan.default)
+def _tan(func, types, args, kwargs):
+    import math
+    from textwrap import dedent
+
+    return func(args[0].plain()) * math.pi + len(dedent(" a"))
+
+
+def scaled(*, zero=True, block=2, dtype=torch.float32):
+    torch.manual_seed(0)
+    held = torch.randint(-9, 9, (3, 4), dtype=torch.int8)
+    return Scaled(held, torch.rand(3, 1, dtype=dtype), torch.ones(3, 1) if zero else None, [block, 1])
+
+
+def layer(x, weight):
+    return torch.nn.functional.linear(x, weight) * 2
+
+
+def test_lists_of_attributes_and_tables_of_operations():
+    """What a function that registers has effects is of no matter while nobody calls it."""
+    graphs, x = [], torch.randn(2, 4)
+    region = recorded(layer, graphs)
+    for weight in (scaled(), scaled()):
+        assert torch.equal(region(x, weight), layer(x, weight))
+    assert len(graphs) == 1
+    for number, weight in enumerate(
+        (scaled(zero=False), scaled(block=3), scaled(block=2.0), scaled(dtype=torch.double)), 2
+    ):
+        given = x.to(weight.dtype)
+        assert torch.equal(region(given, weight), layer(given, weight)) and len(graphs) == number
+    weight = scaled()
+    weight.block[0] = 5
+    assert torch.equal(region(x, weight), layer(x, weight)) and len(graphs) == 6
+
+
+@pytest.mark.parametrize("name", ["attributes", "table"])
+def test_a_list_or_table_that_changes(name, monkeypatch):
+    graphs, x, weight = [], torch.randn(2, 4), scaled()
+    region = recorded(layer, graphs)
+    assert torch.equal(region(x, weight), layer(x, weight))
+    same = getattr(Scaled, name).copy()
+    monkeypatch.setattr(Scaled, name, same)
+    assert torch.equal(region(x, weight), layer(x, weight)) and len(graphs) == 1
+    if name == "table":
+        same[torch.nn.functional.linear] = lambda func, types, args, kwargs: func(args[0] + 1, args[1].plain())
+    else:
+        same.append("dtype")
+    assert torch.equal(region(x, weight), layer(x, weight)) and len(graphs) == 2
+
+
+def test_what_has_effects_breaks_where_it_is_called():
+    records, weight = [], scaled()
+    region = make_region(program, eager, observer=records.append)
+    CALLS["made"] = 0
+    for number in range(1, 4):
+        assert torch.equal(region(weight), weight.plain().sin()) and CALLS["made"] == number
+    assert "unsupported-tensor" in {found.code for record in records for found in record.breaks}
+
+
+def test_imports_in_code():
+    graphs, weight = [], scaled()
+    region = recorded(lambda x: torch.tan(x) * 2, graphs)
+    assert torch.equal(region(weight), torch.tan(weight) * 2) and len(graphs) == 1
+    with pytest.raises(ImportError):
+        recorded(lambda x: torch.cos(x) * 2, graphs)(weight)
+    assert len(graphs) == 1
+
+
+class Catching(Held):
+    """It catches what is raised in its own code."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        try:
+            return cls.counted(args[0])
+        except Exception:
+            return func(args[0].inner) * 0
+
+    @staticmethod
+    def counted(t):
+        LOG.append("counted")
+        return t.inner * 2
+
+
+def test_a_class_that_catches_the_break():
+    region = recorded(program, [])
+    LOG.clear()
+    for _ in range(3):
+        assert torch.equal(region(Catching(torch.ones(2))), torch.full((2,), 2.0))
+    assert LOG == ["counted"] * 3
+
+
+class Note:
+    """An object with contents, equal to none but itself."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+
+class Equal(Note):
+    def __eq__(self, other):
+        return self.factor == other.factor
+
+    __hash__ = None
+
+
+class Noted(Tensor):
+    @staticmethod
+    def __new__(cls, inner, note):
+        return Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner, note):
+        self.inner, self.note = inner, note
+
+    def __tensor_flatten__(self):
+        return ["inner"], [self.note]
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, meta, size, stride):
+        return cls(inner["inner"], meta[0])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(args[0].inner * args[0].note.factor)
+
+
+def test_objects_in_a_context():
+    """One that is compared by what it holds is guarded by that; another breaks the graph."""
+    x = Noted(torch.ones(2), Equal([2]))
+    x.note.factor = 2
+    assert not breaks(x)
+    graphs = []
+    region = recorded(program, graphs)
+    for factor in (2, 2, 3):
+        x.note.factor = factor
+        assert torch.equal(region(x), program(x))
+    assert len(graphs) == 2
+    assert "unsupported-tensor" in breaks(Noted(torch.ones(2), Note(2)))
+
+
 def breaks(x):
     """The codes of what breaks the graph; each call gives what plain Python does."""
     records = []

@@ -13,11 +13,12 @@ import torch
 from torch.nested._internal.nested_tensor import NestedTensor, _nt_view_dummy
 
 from ..class_names import class_module, class_name
-from ..constant_objects import is_constant_object
+from ..constant_objects import PLAIN_TYPES, is_constant_object
 from ..graph.dimension_marks import MARKS
 from ..graph.inner_tensors import is_wrapper
 from ..guards.spec import ShapeExpression, TensorMatch
 from ..library import copy, functools
+from ..native import _C
 from ..refusal import CannotCapture
 from ..signals import GraphBreak
 from ..sources.source import Attribute, InstanceDict, Item, TensorSize, TensorStride
@@ -78,6 +79,11 @@ class WrapperTensors(Part):
                 )
             torch.autograd.graph.increment_version(inside)
 
+    def refuse_called(self) -> None:
+        """Raise `CannotCapture` where code of a class was called that must not run while it is compiled, whoever caught the break there."""
+        if self._code.called is not None:
+            raise CannotCapture(self._code.called)
+
 
 def _wrapped(t: Tracer, obj: Any, source: Source) -> tuple[TensorValue, list[torch.Tensor]]:
     kind = type(obj)
@@ -100,7 +106,7 @@ def _wrapped(t: Tracer, obj: Any, source: Source) -> tuple[TensorValue, list[tor
             raise GraphBreak(
                 "unsupported-tensor", f"a {class_name(kind)} that is not put together of fakes: {error}"
             ) from error
-    _check_alike(t, obj, fake, names, source)
+    _check_alike(t, obj, fake, source, names, _containers(context))
     if getattr(obj, "_is_param", False):
         fake._is_param = True
     _guard_layout(t, obj, fake, source)
@@ -130,18 +136,47 @@ def _leaves(context: Any) -> list[Any]:
 
 def _frozen(context: Any) -> Any:
     """The context, which a write to a container in it does not change; without sizes and strides of the wrapper, which are guarded by themselves."""
-    if getattr(type(context), "_fields", None) == _LAID_OUT and _is_torchs(type(context)):
+    if _is_layout(context):
         return context.dtype
     if type(context) in (list, tuple, set):
         return type(context)(map(_frozen, context))
     if type(context) is dict:
         return {key: _frozen(part) for key, part in context.items()}
-    return context if is_constant_object(context) or _is_torchs(type(context)) else copy.copy(context)
+    if is_constant_object(context) or _is_torchs(type(context)):
+        return context
+    try:
+        own = copy.deepcopy(context)
+        is_compared = bool(own == context)
+    except (*_ERRORS, copy.Error) as error:
+        raise GraphBreak("unsupported-tensor", f"{class_name(type(context))} in a context cannot be copied") from error
+    if not is_compared:
+        raise GraphBreak("unsupported-tensor", f"{class_name(type(context))} in a context differs from its copy")
+    return own
+
+
+def _is_layout(context: Any) -> bool:
+    return getattr(type(context), "_fields", None) == _LAID_OUT and _is_torchs(type(context))
 
 
 def _tells_the_same(names: tuple[str, ...], context: Any, wrapper: Any) -> bool:
     own, told = wrapper.__tensor_flatten__()
-    return tuple(own) == names and bool(_frozen(told) == context)
+    return tuple(own) == names and _is_as(context, told)
+
+
+def _is_as(frozen: Any, told: Any) -> bool:
+    """Whether a context is what it was: equal numbers of other classes are others."""
+    if frozen is told:
+        return True
+    if _is_layout(told):
+        told = told.dtype
+    kind = type(frozen)
+    if kind is not type(told):
+        return False
+    if kind is list or kind is tuple:
+        return len(frozen) == len(told) and all(map(_is_as, frozen, told))
+    if kind is dict:
+        return len(frozen) == len(told) and all(key in told and _is_as(part, told[key]) for key, part in frozen.items())
+    return _C.same_constant(frozen, told) if kind in PLAIN_TYPES else bool(frozen == told)
 
 
 def _is_torchs(kind: type) -> bool:
@@ -192,8 +227,17 @@ def _ragged_sizes(t: Tracer, obj: Any, inner: Mapping[str, TensorValue]) -> list
     return sizes
 
 
-def _check_alike(t: Tracer, obj: Any, fake: Any, names: list[str], source: Source) -> None:
-    """Break where the fake is not to the class's functions what the real one is."""
+def _containers(context: Any) -> list[Any]:
+    """Lists and dicts in a context, whose contents are guarded with it."""
+    if type(context) not in (list, tuple, dict):
+        return []
+    parts = context.values() if type(context) is dict else context
+    inner = [container for part in parts for container in _containers(part)]
+    return inner if type(context) is tuple else [context, *inner]
+
+
+def _check_alike(t: Tracer, obj: Any, fake: Any, source: Source, names: list[str], told_of: list[Any]) -> None:
+    """Break where the fake is not to the class's functions what the real one is; `told_of`: containers that are guarded already."""
     kind = type(obj)
     told = f"a {class_name(kind)} that is put together as another"
     if type(fake) is not kind or (fake.dtype, fake.device, fake.requires_grad) != (
@@ -219,7 +263,7 @@ def _check_alike(t: Tracer, obj: Any, fake: Any, names: list[str], source: Sourc
             t.guards.constant(Item(InstanceDict(source), name), held)
         elif seen is not held:
             raise GraphBreak("unsupported-tensor", f"{told}: {name!r} is not part of its context")
-        else:
+        elif not any(held is container for container in told_of):
             t.guards.identity(Item(InstanceDict(source), name), held)
 
 
