@@ -361,6 +361,27 @@ def test_imports_in_code():
     assert len(graphs) == 1
 
 
+HOLDING = {"object": OBJECT}
+
+
+def one_more(x):
+    return x * HOLDING["object"].factor()
+
+
+class Twice(Held):
+    """Two of its functions read what cannot be guarded; the one that is looked into first is not called."""
+
+    @staticmethod
+    def compute(t):
+        if FACTOR > 5:
+            return one_more(t.inner)
+        return t.inner * HOLDING["object"].factor()
+
+
+def test_each_function_that_reads_what_cannot_be_guarded():
+    assert "unsupported-tensor" in breaks(Twice(torch.ones(2)))
+
+
 class Catching(Held):
     """It catches what is raised in its own code."""
 

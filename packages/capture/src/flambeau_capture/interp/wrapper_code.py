@@ -110,11 +110,21 @@ class HeldCode(Part):
     def _hold(self, cls: type) -> None:
         if cls in self._seen:
             return
-        self._seen.add(cls)
-        for name in _METHODS:
-            found, owner = self.t.members.class_member(cls, name)
-            if found is not MISSING and not is_trusted_namespace(owner):
-                self._member(cls, name, found)
+        with self._once(cls):
+            for name in _METHODS:
+                found, owner = self.t.members.class_member(cls, name)
+                if found is not MISSING and not is_trusted_namespace(owner):
+                    self._member(cls, name, found)
+
+    @contextmanager
+    def _once(self, seen: Any) -> Iterator[None]:
+        """It need not be looked into again, unless it is refused: the next function that reads it is refused, too."""
+        self._seen.add(seen)
+        try:
+            yield
+        except GraphBreak:
+            self._seen.discard(seen)
+            raise
 
     def _member(self, cls: type, name: str, found: Any) -> None:
         """A member of a class of the program's, which its code may ask for."""
@@ -225,6 +235,14 @@ class HeldCode(Part):
         self._value(value, where, cls)
         return isinstance(value, (list, dict, set))
 
+    def _container(self, value: Any, where: Source, cls: type, depth: int) -> None:
+        parts = _parts(value)
+        self.t.guards.holds(where, lambda now: _has_parts(now, type(value), parts), f"the same objects in {where.name}")
+        with self._once((where, id(value))):
+            for part in parts:
+                if not is_constant_object(part):
+                    self._value(part, Pinned(part), cls, depth + 1)
+
     def _import(self, instructions: Sequence[Instruction], at: int, function: types.FunctionType, cls: type) -> None:
         """`import` in a function: of a module that was imported before, it has no effect."""
         name = str(instructions[at].value)
@@ -250,16 +268,8 @@ class HeldCode(Part):
             self.t.guards.constant(where, value)
             return
         if type(value) in _CONTAINERS and depth < 4:
-            if (where, id(value)) in self._seen:
-                return
-            self._seen.add((where, id(value)))
-            parts = _parts(value)
-            self.t.guards.holds(
-                where, lambda now: _has_parts(now, type(value), parts), f"the same objects in {where.name}"
-            )
-            for part in parts:
-                if not is_constant_object(part):
-                    self._value(part, Pinned(part), cls, depth + 1)
+            if (where, id(value)) not in self._seen:
+                self._container(value, where, cls, depth)
             return
         if type(value) is types.MethodType:
             if not _is_trusted(value.__self__):
