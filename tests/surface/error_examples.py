@@ -118,9 +118,9 @@ def no_backend() -> None:
     flambeau.compile(torch.sin, backend=3)
 
 
-@of(errors.NotHereYet, "'trace_bytecode' of torch.compile is not here yet", "Leave it out.")
+@of(errors.NotHereYet, "'trace_shape_events' of torch.compile is not here yet", "Leave it out.")
 def of_torch_alone() -> None:
-    flambeau.compiler.set_logs("trace_bytecode")
+    flambeau.compiler.set_logs("trace_shape_events")
 
 
 @of(

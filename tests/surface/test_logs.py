@@ -19,7 +19,7 @@ from flambeau import log
 from flambeau.compiler import set_logs
 from flambeau.errors import InvalidOption, UnknownName
 from tests import scripts
-from tests.texts import COMPILED_ANEW, shown
+from tests.texts import COMPILED_ANEW, lines_with, shown
 
 from .rows import calls
 
@@ -41,6 +41,46 @@ def weighted(x: Tensor, w: Tensor) -> Tensor:
 def arguments(size: int = 4) -> tuple[Tensor, Tensor]:
     """What it is called with."""
     return torch.randn(size, 4), torch.randn(4, 4, requires_grad=True)
+
+
+def halved(x: Tensor) -> Tensor:
+    """What `twice` calls."""
+    return x / 2
+
+
+def twice(x: Tensor) -> Tensor:
+    """Two lines, one of which is run twice."""
+    for _ in range(2):
+        x = halved(torch.sin(x))
+    return x
+
+
+@calls("logs", "trace_source", "trace_call", "trace_bytecode")
+def test_a_trace_is_told_as_it_goes_on() -> None:
+    """Each line once for each time it is come to, each call under a mark, each instruction with the stack before it; nothing of that for who asks for less."""
+    text = shown("trace_source", twice, (torch.ones(3),))
+    told = lines_with(text, "[flambeau trace_source] trace_source")
+    assert [re.findall(r"source=(.*) id=", line)[0] for line in told] == [
+        "for _ in range(2):",
+        *["x = halved(torch.sin(x))", "return x / 2", "x = halved(torch.sin(x))", "for _ in range(2):"] * 2,
+        "return x",
+    ]
+    assert f"function=halved at={__file__}:{halved.__code__.co_firstlineno + 2} " in told[2]
+
+    text = shown("trace_call", twice, (torch.ones(3),))
+    line = "        x = halved(torch.sin(x))"
+    outer, inner = (
+        "\n".join(" " * 4 + part for part in (line, " " * start + mark))
+        for start, mark in ((12, "^" * 20), (19, "^" * 12))
+    )
+    assert text.count(outer + "\n") == text.count(inner + "\n") == 2
+    assert text.count("[flambeau trace_call] trace_call") == 5
+
+    text = shown("trace_bytecode", weighted, arguments())
+    assert lines_with(text, "trace_bytecode] trace_bytecode instruction=LOAD_FAST 'x' stack=[")
+    (product,) = lines_with(text, "instruction=BINARY_OP")
+    assert ", a tensor float32[4, 4], a tensor float32[4, 4]]" in product
+    assert "trace_" not in shown("bytecode,debug", twice, (torch.ones(3),))
 
 
 @calls("logs", "recompiles", "recompiles_verbose", "guards", "verbose_guards", "graph_breaks")

@@ -74,7 +74,7 @@ STAGES = (
     ),
     Stage(
         "interpreter", _below(_CAPTURE, "interp/assumed_branches.py", "interp/hit_loops.py", "interp/known_numbers.py", "graph/idle_rounds.py", "interp/comparisons.py", "interp/wrapper_tensors.py", "interp/wrapper_code.py", "bytecode/own_containers.py",
-                             "interp/handlers/*.py", "interp/operations.py", "interp/arithmetic.py", "interp/calls.py", "interp/cached.py", "interp/frame.py",
+                             "interp/handlers/*.py", "interp/operations.py", "interp/arithmetic.py", "interp/calls.py", "interp/cached.py", "interp/frame.py", "interp/narration.py",
                               "interp/tensors.py", "interp/tensor_inputs.py", "interp/wrapping.py", "interp/attributes.py", "interp/class_members.py", "interp/texts.py", "interp/lifetimes.py", "interp/repeated_calls.py", "interp/repetition.py", "interp/likeness.py", "guards/paths.py",
                               "interp/callees.py", "values/members.py", "values/modules.py", "interp/enum_members.py", "patches.py", "library.py",
                               "replaced_names.py"), 28,

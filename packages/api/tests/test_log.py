@@ -37,8 +37,8 @@ def test_parse() -> None:
     assert log.parse("debug").level == logging.DEBUG
     with pytest.raises(UnknownName, match="graph_breaks"):
         log.parse("graph_break")
-    with pytest.raises(NotHereYet, match="trace_bytecode"):
-        log.parse("trace_bytecode")
+    with pytest.raises(NotHereYet, match="trace_shape_events"):
+        log.parse("trace_shape_events")
 
 
 def test_silent_by_default_and_selected_on_demand() -> None:

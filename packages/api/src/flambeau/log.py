@@ -275,6 +275,10 @@ class _Router:
         """Whether somebody reads events of an artifact, for who has to compute what they say."""
         return bool(self._listeners) or artifact in self.settings.artifacts or self.settings.level <= logging.DEBUG
 
+    def asks_for(self, artifact: str) -> bool:
+        """Whether an artifact was named, for events that are too many to be made for a listener or a low level."""
+        return artifact in self.settings.artifacts
+
     def __getattr__(self, name: str) -> Any:
         settings = self.settings
         lowest = min([settings.level, *settings.modules.values()]) if settings.modules else settings.level

@@ -52,6 +52,11 @@ class EventLogger:
         """Give every event to `destination`, a logger as structlog's are, whatever the program configures; None: as without."""
         self._destination = destination
 
+    def asks_for(self, artifact: str) -> bool:
+        """Whether the destination was asked for an artifact by name: one of so many events that making them to be dropped would take long."""
+        asks = getattr(self._destination, "asks_for", None)
+        return asks is not None and bool(asks(artifact))
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Log when a stage begins, and how long it took."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..signals import GraphBreak, Position
+from .narration import narrator_for
 from .tried import may_catch
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class FrameStack:
         #: Whether a handler of the program covers an operation of the graph.
         self.caught = False
         self._recorded = recorded
+        self._narrator = narrator_for()
         #: The stack of the operation that is recorded again for a module like the one whose code made it (see `RepeatedCalls`).
         self.stamped: tuple[tuple[str, int, str], ...] | None = None
         self._last_stack: tuple[tuple[str, int, str], ...] = ()
@@ -71,6 +73,8 @@ class FrameStack:
                 raise ReachedBreak
             if self.break_at is None:
                 self.begun = Begun(tuple(frame.stack), self.steps, self._recorded())
+        if self._narrator is not None:
+            self._narrator(frame)
 
     def note_handlers(self) -> None:
         """Called for every operation of the graph: whether a handler of the program covers it."""
