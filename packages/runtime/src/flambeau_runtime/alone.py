@@ -14,6 +14,7 @@ import torch
 from attrs import define, evolve, field, frozen
 
 from . import artifact as a
+from .accelerators import accelerator_of
 from .scalars import compute
 
 
@@ -141,6 +142,7 @@ def _program(artifact: a.Artifact, instruction: a.Launch | a.Call, known: _Known
     body: a.Launch | a.Call
     try:
         layouts = [known.tensors[register] for register in registers]
+        devices = [_slot(artifact.program, layout.device) for layout in layouts]
         moved = {register: place for place, register in enumerate(registers)}
         if isinstance(instruction, a.Launch):
             kernel = artifact.kernels[instruction.kernel]
@@ -172,11 +174,20 @@ def _program(artifact: a.Artifact, instruction: a.Launch | a.Call, known: _Known
     except KeyError:
         return None
     inputs = tuple(
-        a.InputSpec("tensor", place, layout.dtype, layout.device, layout.sizes, layout.strides)
-        for place, layout in enumerate(layouts)
+        a.InputSpec("tensor", place, layout.dtype, device, layout.sizes, layout.strides)
+        for place, (layout, device) in enumerate(zip(layouts, devices, strict=True))
     )
     program = a.Program((body,), len(registers) + outs, 0, inputs, (), artifact.program.devices)
     return evolve(artifact, program=program, constants=(), symbols=(), meta={}, **parts)
+
+
+def _slot(program: a.Program, device: torch.device) -> torch.device:
+    """A device by its slot, where a record names its type alone; raises `KeyError` where that says too little."""
+    if accelerator_of(device) is None or device.index is not None:
+        return device
+    if len(program.devices) > 1:
+        raise KeyError("which of several devices a result lies on")
+    return torch.device(device.type, 0)
 
 
 def _registers(value: Any) -> Iterator[int]:
