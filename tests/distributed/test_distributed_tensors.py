@@ -116,6 +116,27 @@ def test_local_tensors(backend: str, mesh: DeviceMesh) -> None:
         check(program, backend)
 
 
+@both
+def test_gradients_of_parts_of_sums(backend: str, mesh: DeviceMesh) -> None:
+    """A result that is summed over the ranks has a gradient that is whole; the rows of a table are divided, their gradient is not."""
+
+    def mean(compile: Compile) -> Any:
+        x = distributed(mesh, 4, 3, grad=True)
+        y = compile(lambda x: x.mean())(x)
+        (y.full_tensor() * 2).backward()
+        return y, x.grad
+
+    def rows(compile: Compile) -> Any:
+        table = distributed(mesh, 6, 3, grad=True)
+        words = distribute_tensor(torch.tensor([1, 4, 1]), mesh, [Replicate()])
+        y = compile(nn.functional.embedding)(words, table)
+        y.full_tensor().square().sum().backward()
+        return y, table.grad
+
+    for program in (mean, rows):
+        check(program, backend)
+
+
 @pytest.mark.parametrize("backend", ["eager"])
 def test_the_mesh_that_is_active_is_asked_for_at_each_call(backend: str, mesh: DeviceMesh) -> None:
     def run(compile: Compile) -> Any:

@@ -91,6 +91,12 @@ def _is_control_flow(function: Any) -> bool:
     return "/torch/_higher_order_ops/" in function.__code__.co_filename or function.__name__ == "flex_attention"
 
 
+def _is_functional_collective(function: types.FunctionType, name: str) -> bool:
+    if function.__code__.co_qualname.startswith("_FromTorchTensor."):
+        return True  # how torch 2.11 waits for a result with a gradient
+    return name.startswith(_FUNCTIONAL) and not name.endswith(_NOT_FUNCTIONAL)
+
+
 @lru_cache(maxsize=8192)
 def _classify(function: Any) -> Decision:
     return _decide(function)
@@ -118,7 +124,7 @@ def _decide(function: Any) -> Decision:
             )
         if module.startswith(_OF_DISTRIBUTED_TENSORS):
             return _DISTRIBUTED.get(name, Decision.INLINE if name == "<lambda>" or module != _API else Decision.BREAK)
-        if module == _COLLECTIVES and name.startswith(_FUNCTIONAL) and not name.endswith(_NOT_FUNCTIONAL):
+        if module == _COLLECTIVES and _is_functional_collective(function, name):
             return Decision.INLINE
         if module.startswith(_BROKEN_MODULES) and not module.startswith(_KEPT_AUTOGRAD):
             return Decision.BREAK
