@@ -27,8 +27,8 @@ from attrs import frozen
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / ".coverage_data"
-#: Percent of lines and branches that the quick tests must run without a GPU.
-FLOORS = {"api": 0, "autograd": 0, "capture": 0, "inductor": 0, "runtime": 0}
+#: Percent of lines and branches that the quick tests must run without a GPU; a point under what was measured on Python 3.12 in a run that was ended early.
+FLOORS = {"api": 82, "autograd": 90, "capture": 88, "inductor": 91, "runtime": 90}
 
 
 @frozen
