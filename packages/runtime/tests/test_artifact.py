@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import attrs
 import pytest
 import torch
 
 from flambeau_runtime import artifact as a
+from flambeau_runtime import encode, load
 from flambeau_runtime.errors import ArtifactError
 
 
@@ -171,3 +175,80 @@ def test_a_device_without_a_slot_is_refused() -> None:
     program = a.Program([a.Alloc(0, (1,), (1,), torch.int8, "cuda:1")], 1, 0, [], [], devices=(None,))
     with pytest.raises(ArtifactError, match="cuda:1 is none of its 1 devices"):
         a.Artifact(program).validate()
+
+
+def _program(instructions=(), scalars=2, inputs=(), outputs=()):
+    return a.Artifact(a.Program(list(instructions), 2, scalars, list(inputs), list(outputs)))
+
+
+def _kernel(**given):
+    return attrs.evolve(
+        _program(),
+        libraries=[a.Library("l", "cpp", "int x;")],
+        kernels=[a.Kernel("k", 0, "k", **{"buffers": 2, **given})],
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (_program([a.Compute(5, "neg", (1,))]), r"instruction 0 \(.*\): s5 is outside the 2 scalar registers"),
+        (
+            _program([a.Size(0, 0, 0, "width")], inputs=[a.InputSpec("tensor", 0)]),
+            r"instruction 0 \(.*\): unknown size kind 'width'",
+        ),
+        (_program(inputs=[a.InputSpec("number", 0)]), "program, inputs: unknown input kind 'number'"),
+        (
+            _program(inputs=[a.InputSpec("tensor", 0, sizes=(4, 2), strides=(1,), name="x")]),
+            "input x: 2 sizes, 1 strides",
+        ),
+        (_program(inputs=[a.InputSpec("tensor", 0, strides=(1,))]), "input 0: strides without sizes"),
+        (_program(outputs=[a.OutputSpec("input", 0)]), "program, outputs: there is no input 0"),
+        (_program(outputs=[a.OutputSpec("tensor", "t0")]), "unknown output"),
+        (attrs.evolve(_program(), version=a.FORMAT_VERSION + 1), "this runtime reads"),
+        (attrs.evolve(_kernel(), libraries=[]), "kernel k: library 0 does not exist"),
+        (_kernel(dtypes=(torch.float32,)), "kernel k: 1 dtypes for 2 buffers"),
+        (_kernel(scalars=2, scalar_kinds="i"), "kernel k: scalar kinds 'i' for 2 scalars"),
+        (_kernel(scalars=1, scalar_kinds="x"), "kernel k: scalar kinds 'x' for 1 scalars"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(made, message: str) -> None:
+    """What comes from a disk is run by native code, which trusts it from here on."""
+    with pytest.raises(ArtifactError, match=message):
+        made.validate()
+
+
+def _written(tree, blobs=()) -> bytes:
+    """The bytes of a tree, with the checksum that belongs to them."""
+    header = json.dumps({"tree": tree, "programs": [], "blobs": [len(blob) for blob in blobs]}).encode()
+    body = encode._PREFIX.pack(encode.MAGIC, a.FORMAT_VERSION, len(header)) + header + b"".join(blobs)
+    return body + hashlib.sha256(body).digest()
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"NoRecord": []}, "cannot be read"),
+        ({"Artifact": []}, "cannot be read"),
+        ({"dtype": "nn"}, "'nn' is no dtype"),
+        ({"dtype": "float33"}, "float33"),
+        ({"bytes": 3}, "cannot be read"),
+        ({"program": 0}, "cannot be read"),
+        ([1, 2], "expected an Artifact, found tuple"),
+        ({"dtype": "float32"}, "expected an Artifact, found dtype"),
+    ],
+)
+def test_bytes_that_are_whole_and_hold_something_else_are_refused(tree, message: str) -> None:
+    """A checksum says that the bytes are as they were written, not by whom."""
+    with pytest.raises(ArtifactError, match=message):
+        a.Artifact.from_bytes(_written(tree))
+
+
+def test_a_constant_of_another_size_is_refused() -> None:
+    spec = a.ConstantSpec(0, torch.float32, (2,), data=b"\0" * 4)
+    made = attrs.evolve(_program(outputs=[a.OutputSpec("tensor", 0)]), constants=[spec])
+    with pytest.raises(ArtifactError, match="constant t0 holds 4 bytes"):
+        load(made)
+    empty = attrs.evolve(made, constants=[attrs.evolve(spec, sizes=(0, 3), data=b"")])
+    (found,) = load(empty)()
+    assert found.shape == (0, 3) and found.dtype == torch.float32
