@@ -67,6 +67,12 @@ int64_t floor_div(int64_t a, int64_t b) {
   return quotient - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
+// Its rest has the divisor's sign. Not `a - floor_div(a, b) * b`: that product need not fit near the limits.
+int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t rest = a % b;
+  return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
+}
+
 Maybe power(int64_t base, int64_t exponent) {
   if (exponent < 0)
     return base == 0 ? Maybe() : Number::floating(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
@@ -89,7 +95,7 @@ Maybe on_integers(Op op, int64_t a, int64_t b) {
     case Op::kFloorDiv: return no_divisor ? Maybe() : Number::integer(floor_div(a, b));
     case Op::kMod:
       if (b == -1) return Number::integer(0);  // the quotient of the lowest number does not fit, the rest does
-      return no_divisor ? Maybe() : Number::integer(a - floor_div(a, b) * b);
+      return no_divisor ? Maybe() : Number::integer(floor_mod(a, b));
     case Op::kPow: return power(a, b);
     case Op::kLeftShift:
       if (b < 0 || b > 62 || a < 0 || (a >> (62 - b)) != 0) return {};

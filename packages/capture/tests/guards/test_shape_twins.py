@@ -69,6 +69,14 @@ def test_shape_expressions(text, at):
         ("OpaqueUnaryFn_log2(s0) < 3.5", (8,), True),
         ("OpaqueUnaryFn_sqrt(s0) == 3.0", (9,), True),
         ("Eq(BitwiseFn_bitwise_and(s0, 6), 4)", (12,), True),
+        ("Eq(BitwiseFn_bitwise_or(s0, 3), 15)", (12,), True),
+        ("Eq(BitwiseFn_bitwise_xor(s0, 10), 6)", (12,), True),
+        ("Eq(LShift(s0, 3), 96)", (12,), True),
+        ("LShift(s0, 70) > 0", (12,), False),
+        ("Eq(RShift(s0, 2), 3)", (12,), True),
+        ("Eq(RShift(s0, 70), 0)", (12,), True),
+        ("Eq(PowByNatural(-1, s0), -1)", (3,), True),
+        ("Eq(PowByNatural(-1, s0), 1)", (12,), True),
         ("s0 < 2.5", (2,), True),
         *(
             (f"{name}({operands}) >= 0", (12,), False)
@@ -82,6 +90,16 @@ def test_shape_expressions_as_sympy_prints_them(text, at, holds):
     symbols = (("s0", src.TensorSize(X, 0)),)
     assert agree([gs.ShapeExpression(text, symbols)], {"x": tensor}) is holds
     assert run(compile_expression(text, ["s0"]), at) is holds
+
+
+@pytest.mark.parametrize("number", [-(2**63), 1 - 2**63, 2**63 - 2, 2**63 - 1])
+@pytest.mark.parametrize("divisor", [9, -9, 64, -64, 2**63 - 1, -(2**63)])
+def test_the_rest_of_a_division_near_the_limits_of_integers(number, divisor):
+    """The multiple of the divisor below may lie beyond them (`nox -s sanitize` sees that)."""
+    symbols = (("s0", src.Item(X, 0)),)
+    guard = gs.ShapeExpression(f"Eq(Mod(s0, {divisor}), {number % divisor})", symbols)
+    assert agree([guard], {"x": [number]})
+    assert not agree([guard], {"x": [0 if number % divisor else 1]})
 
 
 def test_strides_offsets_and_python_numbers_are_symbols_too():
