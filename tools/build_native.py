@@ -6,11 +6,12 @@ another path when a wheel is built (`hatch_build.py` of each package uses `build
     python tools/build_native.py --inplace                  # every package that has C++ sources
     python tools/build_native.py --inplace capture runtime  # some of them
     python tools/build_native.py --inplace --jobs 1         # one compiler at a time; by default one a core
+    python tools/build_native.py --compile-commands FILE    # nothing is built: the commands, as clang-tidy and editors read them
 
 A module is rebuilt only where the content of its sources, the flags, the compiler, Python or torch changed; object files are kept
 in `packages/<name>/build/native`. Installing compiles a group of files a core, as if they were one file: two thirds of what a file takes alone are torch's headers.
-So no two files of a package may define the same name. torch is found without importing it. `FLAMBEAU_NATIVE_FLAGS` is added to the flags of compiling and of linking: the session
-`sanitize` builds with it.
+So no two files of a package may define the same name. torch is found without importing it. `FLAMBEAU_NATIVE_FLAGS` is added to the flags of compiling and of linking: the sessions
+`sanitize` and `coverage_native` build with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import argparse
 import contextlib
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -251,6 +253,18 @@ def build_all(packages: Sequence[Path], *, jobs: int, verbose: bool) -> list[Pat
         return list(linkers.map(lambda package: build(package, verbose=verbose, compilers=compilers), packages))
 
 
+def compile_commands(packages: Sequence[Path]) -> str:
+    """The command of each source of these packages, as a compilation database (JSON). Raises BuildError."""
+    torch, compiler = find_torch(), find_compiler()
+    jobs = [make_job(package.resolve(), torch, compiler) for package in packages]
+    commands = [
+        {"directory": str(job.package), "file": str(source), "arguments": [compiler, *job.flags, "-c", str(source)]}
+        for job in jobs
+        for source in sorted((job.package / "csrc").rglob("*.cpp"))
+    ]
+    return json.dumps(commands, indent=1)
+
+
 def package_name(package: Path) -> str:
     """`capture` for `packages/capture`, and for an unpacked sdist, whatever its folder is called."""
     (found,) = (p.name.removeprefix("flambeau_") for p in (package / "src").glob("flambeau_*") if p.is_dir())
@@ -261,20 +275,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build flambeau's native modules.")
     parser.add_argument("packages", nargs="*", help=f"any of {', '.join(NATIVE_PACKAGES)}; all by default")
     parser.add_argument("--inplace", action="store_true", help="put each module beside its Python sources")
+    parser.add_argument("--compile-commands", type=Path, metavar="FILE", help="write a compilation database instead")
     parser.add_argument("--jobs", type=int, default=cores(), help="compilers at once; one a core by default")
     parser.add_argument("--verbose", action="store_true", help="print the commands")
     options = parser.parse_args()
     unknown = set(options.packages) - set(NATIVE_PACKAGES)
     if unknown:
         parser.error(f"unknown packages: {', '.join(sorted(unknown))}")
-    if not options.inplace:
+    if not options.inplace and options.compile_commands is None:
         parser.error("only --inplace builds run from here; wheels are built by pip or hatch")
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
     root = Path(__file__).resolve().parent.parent
     names = options.packages or NATIVE_PACKAGES
+    folders = [root / "packages" / name for name in names]
     try:
-        built = build_all([root / "packages" / name for name in names], jobs=options.jobs, verbose=options.verbose)
+        if options.compile_commands is not None:
+            options.compile_commands.write_text(compile_commands(folders))
+            return 0
+        built = build_all(folders, jobs=options.jobs, verbose=options.verbose)
         for name, path in zip(names, built, strict=True):
             print(f"{name}: {path.relative_to(root) if path else 'no C++ sources'}")
     except BuildError as error:

@@ -76,7 +76,7 @@ class Network {
     int64_t vertex = source;
     while (vertex != sink) {
       int64_t& arc = next_[vertex];
-      while (arc >= 0 && !(room_[arc] > 0 && level_[head_[arc]] == level_[vertex] + 1)) arc = chain_[arc];
+      while (arc >= 0 && (room_[arc] <= 0 || level_[head_[arc]] != level_[vertex] + 1)) arc = chain_[arc];
       if (arc >= 0) {
         path.push_back(arc);
         vertex = head_[arc];

@@ -71,8 +71,8 @@ InputTrace trace_of(PyObject* value, bool repeats) {
     if (!tensor.is_inference()) trace.version = static_cast<int64_t>(tensor._version());
     if (repeats) {
       at::AutoDispatchBelowADInplaceOrView below;
-      trace.likeness.reset(
-          new Likeness{at::empty({0}, tensor.options()), tensor.sizes().vec(), tensor.strides().vec()});
+      trace.likeness = std::make_unique<Likeness>(
+          Likeness{at::empty({0}, tensor.options()), tensor.sizes().vec(), tensor.strides().vec()});
     }
   } else if (value == Py_None) {
     trace.is_none = true;
@@ -201,7 +201,6 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
   }
   // One front may lead to fewer inputs: to none, where eager comes to none from the results.
   const bool apart = self->fronts->size() != 1 || self->fronts->front().inputs.size() != self->grad_inputs->size();
-  if (!apart) node->set_next_edges(std::move(edges));
   std::vector<at::Tensor> tensors;
   for (int64_t place : *self->differentiable) {
     PyObject* value = PyTuple_GET_ITEM(results.get(), place);
@@ -220,7 +219,11 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
     }
     if (apart) tensors.push_back(std::move(tensor));
   }
-  if (apart) lead_apart(self, owner, tensors, edges);
+  if (apart) {
+    lead_apart(self, owner, tensors, edges);
+  } else {
+    node->set_next_edges(std::move(edges));
+  }
   node->expect(count, self->saved->size(), self->watched->size());
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i], self->repeats));
   try {
@@ -312,6 +315,7 @@ std::vector<WatchedPlace> watched_places(PyObject* sequence) {
 std::vector<std::vector<int64_t>> rows_of_integers(PyObject* sequence) {
   Ref items = checked(PySequence_Fast(sequence, "a tuple of tuples is expected"));
   std::vector<std::vector<int64_t>> rows;
+  rows.reserve(static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     rows.push_back(integers(PySequence_Fast_GET_ITEM(items.get(), i)));
   }
@@ -540,6 +544,7 @@ Ref call_taking(PyObject* take, PyObject* list) {
 std::vector<int64_t> integers(PyObject* sequence) {
   Ref items = checked(PySequence_Fast(sequence, "a tuple of integers is expected"));
   std::vector<int64_t> values;
+  values.reserve(static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     values.push_back(integer(PySequence_Fast_GET_ITEM(items.get(), i)));
   }

@@ -82,12 +82,32 @@ at::Tensor in_order(const at::Tensor& grad, const std::vector<int64_t>& order) {
   return turned.is_contiguous() ? grad : turned.contiguous().permute(inverse);
 }
 
+// The tensor itself; an undefined one where it is gone.
+at::Tensor locked(const WeakTensor& tensor) {
+  auto alive = tensor.lock();
+  return alive.defined() ? at::Tensor::wrap_tensor_impl(std::move(alive)) : at::Tensor();
+}
+
+// Zeros in the place of an input, with its history alone.
+at::Tensor with_history(const torch::autograd::Edge& edge) {
+  at::Tensor zeros;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    zeros = edge.function->input_metadata(edge.input_nr).zeros_like();
+  }
+  torch::autograd::impl::set_gradient_edge(zeros, edge);
+  return zeros;
+}
+
 // Of an absent gradient: a tensor has no negative strides.
-const std::vector<int64_t> no_strides{-1};
+const std::vector<int64_t>& no_strides() {
+  static const std::vector<int64_t> none{-1};
+  return none;
+}
 
 bool lie_so(const variable_list& tensors, const std::vector<std::vector<int64_t>>& strides) {
   const auto lies = [](const at::Tensor& tensor, const std::vector<int64_t>& known) {
-    return tensor.defined() ? tensor.strides() == at::IntArrayRef(known) : known == no_strides;
+    return tensor.defined() ? tensor.strides() == at::IntArrayRef(known) : known == no_strides();
   };
   return tensors.size() == strides.size() && std::equal(tensors.begin(), tensors.end(), strides.begin(), lies);
 }
@@ -111,6 +131,7 @@ PyObject* from_number(const Number& number) {
 
 JointNode::JointNode(JointObject* joint) : joint_(joint) { Py_INCREF(joint_); }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): taking the GIL throws only where the interpreter is broken
 JointNode::~JointNode() {
   if (Py_IsInitialized()) {
     pybind11::gil_scoped_acquire gil;
@@ -119,7 +140,7 @@ JointNode::~JointNode() {
 }
 
 void JointNode::release_variables() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::scoped_lock lock(mutex_);
   // The engine comes here without gradients too, on its way from results that have nothing to do with these.
   if (ending_.empty()) return;
   freed_ = freed_after(ending_);
@@ -212,10 +233,8 @@ void JointNode::check_watched(const Flags& given) const {
       TORCH_CHECK(false, overwritten(what, watched.index, version.current_version(), expected));
     }
     if (!watched.kept) continue;
-    auto alive = kept.lock();
-    if (alive.defined() && at::Tensor::wrap_tensor_impl(std::move(alive)).grad_fn() == nullptr) {
-      TORCH_CHECK(!any_given(watched.reached, given), detached);
-    }
+    const at::Tensor alive = locked(kept);
+    if (alive.defined() && alive.grad_fn() == nullptr) TORCH_CHECK(!any_given(watched.reached, given), detached);
   }
 }
 
@@ -242,7 +261,7 @@ variable_list JointNode::gradients(const Ref& found) const {
 }
 
 variable_list JointNode::apply(variable_list&& grads) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::scoped_lock lock(mutex_);
   if (is_nothing(grads)) return variable_list(joint_->grad_inputs->size());
   const Flags given = given_of(grads);
   return differentiate(std::move(grads), given);
@@ -254,7 +273,7 @@ std::vector<JointNode::Pending>::iterator JointNode::pending() {
 }
 
 void JointNode::deposit(size_t place, at::Tensor&& grad) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::scoped_lock lock(mutex_);
   auto entry = pending();
   if (entry == pending_.end())
     entry = pending_.insert(entry, {torch::autograd::get_current_graph_task_id(), {}, {}, {}});
@@ -265,7 +284,7 @@ void JointNode::deposit(size_t place, at::Tensor&& grad) {
 }
 
 variable_list JointNode::collect(const std::vector<int64_t>& inputs) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::scoped_lock lock(mutex_);
   variable_list collected(inputs.size());
   const auto entry = this->pending();
   if (entry == pending_.end()) return collected;
@@ -326,15 +345,15 @@ variable_list JointNode::laid_out(variable_list&& found, const variable_list& ca
   if (laid.get() != Py_None) return gradients(laid);
   joint_->unmoved->clear();
   for (const at::Tensor& tangent : came)
-    joint_->unmoved->push_back(tangent.defined() ? tangent.strides().vec() : no_strides);
+    joint_->unmoved->push_back(tangent.defined() ? tangent.strides().vec() : no_strides());
   return std::move(found);
 }
 
-variable_list JointNode::run_all(variable_list&& grads, const Flags& given, bool last) {
+variable_list JointNode::run_all(variable_list&& grads, const Flags& given, bool may_free) {
   const Batch batch = batch_of(grads);
   if (batch.size < 0) {
     const variable_list came = settle(grads, given);
-    variable_list found = run(grads, given, last);
+    variable_list found = run(grads, given, may_free);
     return came.empty() ? found : laid_out(std::move(found), came);
   }
   const int64_t samples = std::max<int64_t>(batch.size, 1);
@@ -342,7 +361,7 @@ variable_list JointNode::run_all(variable_list&& grads, const Flags& given, bool
   for (int64_t place = 0; place < samples; ++place) {
     variable_list sample;
     for (const at::Tensor& grad : grads) sample.push_back(sample_of(grad, batch, place));
-    variable_list of_sample = run_all(std::move(sample), given, last && place + 1 == samples);
+    variable_list of_sample = run_all(std::move(sample), given, may_free && place + 1 == samples);
     for (size_t i = 0; i < found.size(); ++i) {
       if (of_sample[i].defined()) found[i].push_back(std::move(of_sample[i]));
     }
@@ -397,19 +416,19 @@ bool JointNode::is_held(const at::Tensor& grad) const {
 }
 
 void JointNode::add_front(const FrontNode* front) {
-  std::lock_guard<std::mutex> lock(fronts_mutex_);
+  std::scoped_lock lock(fronts_mutex_);
   fronts_.push_back(front);
 }
 
 void JointNode::remove_front(const FrontNode* front) {
-  std::lock_guard<std::mutex> lock(fronts_mutex_);
+  std::scoped_lock lock(fronts_mutex_);
   fronts_.erase(std::remove(fronts_.begin(), fronts_.end(), front), fronts_.end());
 }
 
 torch::autograd::edge_list JointNode::edges() {
   if (num_outputs() != 0) return next_edges();
   torch::autograd::edge_list edges(joint_->grad_inputs->size());
-  std::lock_guard<std::mutex> lock(fronts_mutex_);
+  std::scoped_lock lock(fronts_mutex_);
   for (const FrontNode* front : fronts_) {
     for (size_t i = 0; i < front->inputs().size() && i < front->num_outputs(); ++i)
       edges[front->inputs()[i]] = front->next_edge(i);
@@ -417,23 +436,11 @@ torch::autograd::edge_list JointNode::edges() {
   return edges;
 }
 
-// Zeros in the place of an input, with its history alone.
-at::Tensor with_history(const torch::autograd::Edge& edge) {
-  at::Tensor zeros;
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    zeros = edge.function->input_metadata(edge.input_nr).zeros_like();
-  }
-  torch::autograd::impl::set_gradient_edge(zeros, edge);
-  return zeros;
-}
-
 // A weak reference to a tensor that is gone keeps how it lay in memory.
 PyObject* JointNode::input_or_loss(size_t place, const torch::autograd::edge_list& edges) const {
   const InputTrace& trace = inputs_[place];
   std::string words;
-  if (auto alive = trace.tensor.lock(); alive.defined()) {
-    at::Tensor tensor = at::Tensor::wrap_tensor_impl(std::move(alive));
+  if (const at::Tensor tensor = locked(trace.tensor); tensor.defined()) {
     const int64_t version = tensor.is_inference() ? trace.version : static_cast<int64_t>(tensor._version());
     if (version == trace.version) return THPVariable_Wrap(tensor);
     words = overwritten("input", static_cast<int64_t>(place), version, trace.version);
@@ -528,7 +535,7 @@ variable_list ResultNode::apply(variable_list&& grads) {
 
 // What was saved is let go here and not in `release_variables`: that is called too where a front is only freed, and the
 // compiled backward, which runs under the shared node's lock, may free any (Python's collector does).
-variable_list FrontNode::apply(variable_list&& grads) {
+variable_list FrontNode::apply(variable_list&& /*grads*/) {
   auto& joint = static_cast<JointNode&>(*joint_);
   variable_list collected = joint.collect(front_.inputs);
   if (!torch::autograd::get_current_graph_task_keep_graph()) joint.release_variables();

@@ -38,7 +38,7 @@ struct InputTrace {
   Number number = false;
   bool is_tensor = false;
   bool is_none = false;
-  std::unique_ptr<Likeness> likeness{};  // for a graph that `repeats`
+  std::unique_ptr<Likeness> likeness;  // for a graph that `repeats`
 };
 
 // A value whose writes are counted: see `WatchedPlace`.

@@ -49,6 +49,7 @@ bool BoundArguments::bind_keywords(const PyCodeObject* code, PyObject* const* va
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(names); ++k) {
     PyObject* name = PyTuple_GET_ITEM(names, k);
     Py_ssize_t place = code->co_posonlyargcount;
+    // NOLINTNEXTLINE(clang-analyzer-security.ArrayBound): it takes a code object's counts for numbers below zero
     while (place < named && PyTuple_GET_ITEM(code->co_localsplusnames, place) != name) ++place;
     if (place == named) {
       // Names that are not interned: compare by value.

@@ -44,7 +44,7 @@ PyObject* apply(const OutputPlan& plan, Ref results) {
     raise(PyExc_TypeError,
           std::string("a compiled graph must return a tuple or a list, not ") + Py_TYPE(results.get())->tp_name);
   }
-  const Py_ssize_t size = static_cast<Py_ssize_t>(plan.indices.size());
+  const auto size = static_cast<Py_ssize_t>(plan.indices.size());
   if (plan.kind == OutputPlan::Kind::kSingle) return Py_NewRef(pick(results.get(), plan.indices[0]));
   if (plan.is_whole && PyTuple_CheckExact(results.get()) && PyTuple_GET_SIZE(results.get()) == size) {
     return results.release();

@@ -81,7 +81,7 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
 
   FrameView view = view_of(function, frame->localsplus, parameter_count(code));
   view.owned = frame->localsplus;
-  if (!record->skipped.empty() && record->skipped.count(owner_of(view)) > 0) return run_plain(thread, frame, 0);
+  if (!record->skipped.empty() && record->skipped.contains(owner_of(view))) return run_plain(thread, frame, 0);
   bool hit = false;
   PyObject* result = nullptr;
   if (std::exchange(state.known_miss, nullptr) != record) {

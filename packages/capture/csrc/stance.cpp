@@ -19,7 +19,7 @@ PyObject* call_plain(PyObject* self, PyObject* const* arguments, size_t flags, P
 
 PyObject* call_elsewhere(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   ThreadState& state = thread_state();
-  Region* region = reinterpret_cast<Region*>(self);
+  auto* region = reinterpret_cast<Region*>(self);
   if (state.suspended) return PyObject_Vectorcall(region->callable, arguments, flags, names);
   Ref alive = Ref::share(self);
   Ref other;

@@ -20,9 +20,9 @@ enum class Stance : int {
 // reads none of this.
 struct StanceState {
   Stance stance = Stance::kDefault;
-  bool differing_only =
-      false;  // of several entries only the guards in which they differ are looked at, of one entry none
-  PyObject* agree = nullptr;    // called with whether an entry fits; a false answer makes it a miss
+  // of several entries only the guards in which they differ are looked at, of one entry none
+  bool differing_only = false;
+  PyObject* agree = nullptr;  // called with whether an entry fits; a false answer makes it a miss
 
   bool is_plain() const { return !differing_only && agree == nullptr; }
 };

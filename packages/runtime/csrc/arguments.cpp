@@ -59,9 +59,9 @@ Wanted wanted_by(const c10::Argument& argument) {
   return result;
 }
 
-IValue optional_numbers(std::vector<IValue>&& items) {
+IValue optional_numbers(const std::vector<IValue>& items) {
   c10::impl::GenericList list(c10::OptionalType::create(c10::NumberType::get()));
-  for (IValue& item : items) list.push_back(std::move(item));
+  for (const IValue& item : items) list.push_back(item);
   return IValue(std::move(list));
 }
 
@@ -142,9 +142,9 @@ Argument plan(PyObject* encoded, const Wanted& wanted) {
     result.kind = Argument::Kind::List;
     if (constant) {
       std::vector<IValue> values;
+      values.reserve(result.items.size());
       for (Argument& item : result.items) values.push_back(std::move(item.constant));
-      result.constant =
-          wanted.optional_items ? optional_numbers(std::move(values)) : boxed_list(std::move(values), wanted.want);
+      result.constant = wanted.optional_items ? optional_numbers(values) : boxed_list(values, wanted.want);
       result.kind = Argument::Kind::Constant;
       result.items.clear();
     }
@@ -212,7 +212,7 @@ IValue boxed_scalar(const Value& value, Want want) {
   }
 }
 
-IValue boxed_list(std::vector<IValue>&& items, Want want) {
+IValue boxed_list(const std::vector<IValue>& items, Want want) {
   switch (want) {
     case Want::Tensor: return list_of<at::Tensor>(items, [](const IValue& item) { return item.toTensor(); });
     case Want::OptionalTensor:
@@ -225,7 +225,7 @@ IValue boxed_list(std::vector<IValue>&& items, Want want) {
     case Want::String: return list_of<std::string>(items, [](const IValue& item) { return item.toStringRef(); });
     case Want::Number: {
       c10::impl::GenericList list(c10::NumberType::get());
-      for (IValue& item : items) list.push_back(std::move(item));
+      for (const IValue& item : items) list.push_back(item);
       return IValue(std::move(list));
     }
     default: throw std::invalid_argument("this operator takes a kind of list that calls do not support");
@@ -271,9 +271,9 @@ Call plan_call(const char* name, const char* overload, PyObject* args, PyObject*
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] != nullptr) {
       call.args.push_back(plan(given[i], wanted_by(parameters[i])));
-    } else if (parameters[i].default_value()) {
+    } else if (const auto value = parameters[i].default_value()) {
       Argument argument;
-      argument.constant = *parameters[i].default_value();
+      argument.constant = *value;
       call.args.push_back(std::move(argument));
     } else {
       throw std::invalid_argument(std::string(name) + ": argument " + parameters[i].name() + " is missing");

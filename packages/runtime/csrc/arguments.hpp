@@ -21,6 +21,6 @@ Value value_of(PyObject* number);
 
 // The registers as IValues.
 c10::IValue boxed_scalar(const Value& value, Argument::Want want);
-c10::IValue boxed_list(std::vector<c10::IValue>&& items, Argument::Want want);
+c10::IValue boxed_list(const std::vector<c10::IValue>& items, Argument::Want want);
 
 }  // namespace flambeau

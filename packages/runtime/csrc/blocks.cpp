@@ -27,6 +27,7 @@ void* fresh(size_t bytes) {
 
 BlockCache& BlockCache::instance() {
   // Never destroyed: tensors may outlive static objects.
+  // NOLINTNEXTLINE(misc-static-initialization-cycle): it is asked for itself not here, but when the process forks
   static BlockCache* cache = [] {
     auto* made = new BlockCache();
     // A child of fork must not inherit a locked mutex.
@@ -53,7 +54,7 @@ BlockCache::Block* BlockCache::take(size_t bytes) {
   std::vector<Block*> old;
   Block* best = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     ++clock_;
     size_t where = 0;
     for (size_t i = 0; i < idle_.size(); ++i) {
@@ -78,7 +79,7 @@ void BlockCache::recycle(void* pointer) {
   BlockCache& cache = instance();
   std::vector<Block*> old;
   {
-    const std::lock_guard<std::mutex> lock(cache.mutex_);
+    const std::scoped_lock lock(cache.mutex_);
     block->given_back = cache.clock_;
     cache.idle_.push_back(block);
     cache.idle_bytes_ += block->bytes;
@@ -110,7 +111,7 @@ size_t BlockCache::release() {
   std::vector<Block*> all;
   size_t bytes = 0;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     all.swap(idle_);
     bytes = std::exchange(idle_bytes_, 0);
   }
@@ -119,14 +120,14 @@ size_t BlockCache::release() {
 }
 
 size_t BlockCache::idle_bytes() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   return idle_bytes_;
 }
 
 void BlockCache::set_limit(size_t bytes) {
   std::vector<Block*> old;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     limit_ = bytes;
     old = expired();
   }

@@ -34,7 +34,7 @@ class BlockCache {
   };
 
   BlockCache() = default;
-  static void recycle(void* block);
+  static void recycle(void* pointer);
   Block* take(size_t bytes);
   std::vector<Block*> expired();
   static void destroy(const std::vector<Block*>& blocks);

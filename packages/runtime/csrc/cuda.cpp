@@ -27,6 +27,7 @@ constexpr int kProgrammaticStreamSerialization = 6;
 
 // CUlaunchAttribute and CUlaunchConfig, in no unnamed namespace: `Driver` has a member of these types, and where a file
 // is compiled by inclusion g++ 13 crashes on that.
+// NOLINTBEGIN(misc-use-internal-linkage)
 struct LaunchAttribute {
   int id;
   char padding[4];
@@ -43,6 +44,7 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned count;
 };
+// NOLINTEND(misc-use-internal-linkage)
 
 // The entry points, by the names the driver exports.
 struct Driver {
@@ -175,7 +177,7 @@ std::unique_ptr<Function> load_new(const Driver& driver, const Image& image, voi
 
 void set_library(const std::string& path) {
   Loaded& state = loaded();
-  const std::lock_guard<std::mutex> lock(state.mutex);
+  const std::scoped_lock lock(state.mutex);
   if (path == state.path) return;
   state.path = path;
   state.driver = nullptr;
@@ -187,7 +189,7 @@ void set_library(const std::string& path) {
 
 const Function& load(const Image& image, int ordinal) {
   Loaded& state = loaded();
-  const std::lock_guard<std::mutex> lock(state.mutex);
+  const std::scoped_lock lock(state.mutex);
   std::unique_ptr<Function>& slot = state.functions[{image.key, ordinal}];
   if (slot == nullptr) {
     const Driver& driver = driver_of(state);

@@ -171,7 +171,7 @@ using Decoded = std::unordered_map<PyObject*, std::shared_ptr<Program>>;
 std::shared_ptr<Program> program_of(PyObject* encoded, const Kernels& kernels, Decoded& decoded);
 
 template <typename T>
-Instruction append(Op op, std::vector<T>& table, T&& record) {
+Instruction append(Op op, std::vector<T>& table, T record) {
   table.push_back(std::move(record));
   return Instruction{op, static_cast<uint32_t>(table.size() - 1)};
 }
@@ -207,6 +207,7 @@ Instruction decode_hold(Fields& f, Program& p) {
   const int32_t reg = f.reg();
   const std::vector<Operand> sizes = operands(f.tuple()), strides = operands(f.tuple());
   std::vector<std::pair<Operand, Operand>> dims;
+  dims.reserve(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) dims.emplace_back(sizes[i], strides.at(i));
   const caffe2::TypeMeta dtype = c10::scalarTypeToTypeMeta(dtype_of(f.next()));
   const c10::DeviceType device = device_of(f.next()).type();

@@ -173,7 +173,7 @@ __attribute__((noinline)) void compute(const Tile& tile) {
   const char* rows[kPointers];
 #pragma GCC unroll 8
   for (int i = 0; i < kPointers; i++) {
-    rows[i] = reinterpret_cast<const char*>(tile.rows + 3 * i * tile.row_stride);
+    rows[i] = reinterpret_cast<const char*>(tile.rows + int64_t{3} * i * tile.row_stride);
     __asm__("" : "+r"(rows[i]));
   }
   const auto add = [&](int64_t k) __attribute__((always_inline, target("avx512f"))) {

@@ -12,7 +12,7 @@ namespace flambeau::gemm {
 
 // Vectors in a panel, and its lanes.
 constexpr int kVectors = 2;
-constexpr int64_t kLanes = kVectors * 16;
+constexpr int64_t kLanes = int64_t{kVectors} * 16;
 
 // Whether the processor has the instructions.
 bool is_supported();

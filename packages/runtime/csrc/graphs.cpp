@@ -39,8 +39,7 @@ struct Table {
   TableState* state;
 };
 
-// ---- does it fit?
-// ----------------------------------------------------------------------------------------------------
+// ---- does it fit? ---------------------------------------------------------------------------------------------------
 
 // The same type and value; zeros of different sign are different numbers, NaNs are one.
 bool same_number(PyObject* given, PyObject* recorded) {
@@ -81,8 +80,7 @@ bool fits(const Entry& entry, PyObject* const* inputs) {
   return true;
 }
 
-// ---- copies
-// ----------------------------------------------------------------------------------------------------------
+// ---- copies ---------------------------------------------------------------------------------------------------------
 
 struct Run {
   const void* source;
@@ -118,7 +116,7 @@ class Copies {
       made.threads = 256;
       return made;
     }();
-    constexpr uint64_t block_bytes = 256 * 16, most_blocks = 1056;
+    constexpr uint64_t block_bytes = uint64_t{256} * 16, most_blocks = 1056;
     const uint64_t blocks = std::clamp<uint64_t>((longest_ + block_bytes - 1) / block_bytes, 1, most_blocks);
     const uint32_t grid[3] = {static_cast<uint32_t>(blocks), count_, 1};
     void* parameters[] = {&table_};
@@ -135,8 +133,7 @@ class Copies {
   size_t longest_ = 0;
 };
 
-// ---- playing
-// ---------------------------------------------------------------------------------------------------------
+// ---- playing --------------------------------------------------------------------------------------------------------
 
 at::Tensor over(const c10::Storage& storage, const Layout& layout, int64_t offset) {
   const auto key = storage.device().is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU;
@@ -273,8 +270,7 @@ PyObject* table_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObj
   });
 }
 
-// ---- the type
-// --------------------------------------------------------------------------------------------------------
+// ---- the type -------------------------------------------------------------------------------------------------------
 
 // RecordingTable(inputs, miss, blocked, stream, follow)
 PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject*) {

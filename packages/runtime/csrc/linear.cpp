@@ -108,7 +108,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const Bias& bia
   const Bias dense = bias ? Bias(bias->contiguous()) : std::nullopt;
   const float* added = dense ? dense->const_data_ptr<float>() : nullptr;
   at::Tensor result = new_result(x.size(0), columns);
-  float* out = result.mutable_data_ptr<float>();
+  auto* out = result.mutable_data_ptr<float>();
   if (rows_are_lanes(x, weight)) {
     const gemm::Lanes lanes{x.const_data_ptr<float>(), x.size(0), x.stride(0), x.stride(1), false};
     by_parts(lanes, {weight.const_data_ptr<float>(), columns, weight.stride(0)}, terms, {out, columns, true}, added);

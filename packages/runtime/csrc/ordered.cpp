@@ -44,6 +44,7 @@ struct Matrix {
 };
 
 // Adds the products of some terms: `sums[i][j] += left[i][k] * right[k][j]`, k in order.
+// NOLINTBEGIN(bugprone-macro-parentheses): names and attributes stand in none
 #define FB_ADD(NAME, TARGET) \
   TARGET void NAME(float* sums, const float* left, const float* right, int64_t terms) { \
     add(sums, left, right, terms); \
@@ -51,11 +52,12 @@ struct Matrix {
   TARGET void NAME(double* sums, const double* left, const double* right, int64_t terms) { \
     add(sums, left, right, terms); \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 
 template <typename real>
 __attribute__((always_inline)) inline void add(real* sums, const real* left, const real* right, int64_t terms) {
   // A vector of 64 bytes, which the compiler makes of whatever registers there are.
-  typedef real vector __attribute__((vector_size(64), aligned(alignof(real)), may_alias));
+  using vector __attribute__((vector_size(64), aligned(alignof(real)), may_alias)) = real;
   constexpr int64_t lanes = 64 / sizeof(real), vectors = 32 / lanes;
   for (int64_t v = 0; v < vectors; v += 2) {
     vector kept[kRows][2];
@@ -85,9 +87,11 @@ __attribute__((always_inline)) inline void add(real* sums, const real* left, con
   }
 }
 
+// NOLINTBEGIN(readability-non-const-parameter): `add` writes to the sums
 FB_ADD(add_avx512, __attribute__((target("avx512f"))))
 FB_ADD(add_avx2, __attribute__((target("avx2"))))
 FB_ADD(add_plain, )
+// NOLINTEND(readability-non-const-parameter)
 
 enum class Instructions { Avx512, Avx2, Plain };
 
@@ -158,9 +162,9 @@ void products(const at::Tensor& x, const at::Tensor& y, const std::optional<at::
               double alpha, at::Tensor& out) {
   using real = at::opmath_type<scalar>;
   const int64_t batch = x.size(0), rows = x.size(1), terms = x.size(2), columns = y.size(2);
-  const scalar *xs = x.const_data_ptr<scalar>(), *ys = y.const_data_ptr<scalar>();
+  const auto *xs = x.const_data_ptr<scalar>(), *ys = y.const_data_ptr<scalar>();
   const scalar* added = bias ? bias->const_data_ptr<scalar>() : nullptr;
-  scalar* result = out.mutable_data_ptr<scalar>();
+  auto* result = out.mutable_data_ptr<scalar>();
   const auto scale = static_cast<real>(alpha), weight = static_cast<real>(beta);
   const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(terms * columns, 1), 1);
   at::parallel_for(0, batch * rows, grain, [&](int64_t begin, int64_t end) {

@@ -39,7 +39,7 @@ int64_t resident_threads(int device) {
 int64_t known_threads(int device) {
   static std::mutex lock;
   static std::array<int64_t, 64> known{};
-  std::lock_guard<std::mutex> guard(lock);
+  const std::scoped_lock guard(lock);
   if (device < 0 || device >= static_cast<int>(known.size())) return resident_threads(device);
   if (known[device] == 0) known[device] = resident_threads(device);
   return known[device];
@@ -57,7 +57,7 @@ std::tuple<int64_t, int64_t, int64_t> philox_state(c10::Device device, int64_t i
                                                   std::to_string(threads) + " resident threads does; " + device.str() +
                                                   " has " + std::to_string(found) +
                                                   ": compile it again on this device");
-  std::lock_guard<std::mutex> guard(generator.mutex());
+  const std::scoped_lock guard(generator.mutex());
   if (advance != nullptr) {
     const at::PhiloxCudaState state = advance(generator.unsafeGetGeneratorImpl(), static_cast<uint64_t>(increment));
     if (state.captured_) {

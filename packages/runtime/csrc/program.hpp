@@ -187,6 +187,6 @@ struct Program {
 
 // Decode what native.py made of an artifact. Throws PythonError or std::exception.
 std::vector<std::unique_ptr<Kernel>> decode_kernels(PyObject* kernels);
-std::shared_ptr<Program> decode_program(PyObject* program, const std::vector<std::unique_ptr<Kernel>>& kernels);
+std::shared_ptr<Program> decode_program(PyObject* encoded, const std::vector<std::unique_ptr<Kernel>>& kernels);
 
 }  // namespace flambeau

@@ -101,8 +101,7 @@ Result read_result(Entry& entry, PyObject* item) {
   return result;
 }
 
-// ---- lanes
-// -----------------------------------------------------------------------------------------------------------
+// ---- lanes ----------------------------------------------------------------------------------------------------------
 
 // Lane(stream)
 PyObject* lane_new(PyTypeObject* type, PyObject* args, PyObject*) {

@@ -161,7 +161,7 @@ IValue boxed(const Argument& argument, const Frame& frame) {
       std::vector<IValue> items;
       items.reserve(argument.items.size());
       for (const Argument& item : argument.items) items.push_back(boxed(item, frame));
-      return boxed_list(std::move(items), argument.want);
+      return boxed_list(items, argument.want);
     }
   }
 }
@@ -211,7 +211,7 @@ class Receiver {
     if (position_ >= outs_.size()) wrong();
     return outs_[position_++];
   }
-  [[noreturn]] void wrong() const {
+  [[noreturn]] static void wrong() {
     throw ProgramError(ProgramError::Type::TypeMismatch, "a call returned other values than the program expects");
   }
 

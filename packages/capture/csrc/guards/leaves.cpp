@@ -1,7 +1,9 @@
 // Leaves about plain Python values, and relations between values.
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 
 #include "compat.hpp"
@@ -12,7 +14,7 @@ namespace flambeau {
 namespace {
 
 bool same_bits(double left, double right) {
-  return std::memcmp(&left, &right, sizeof left) == 0 || (std::isnan(left) && std::isnan(right));
+  return std::bit_cast<uint64_t>(left) == std::bit_cast<uint64_t>(right) || (std::isnan(left) && std::isnan(right));
 }
 
 bool same_items(PyObject* left, PyObject* right) {
@@ -96,7 +98,7 @@ class NumberIs final : public Leaf {
 // Payload: the object itself, or (weak reference,) so that an entry does not keep a user's model alive.
 class IdentityIs final : public Leaf {
  public:
-  IdentityIs(PyObject* payload, int spec) : Leaf(spec), reference_(nullptr), object_(payload) {
+  IdentityIs(PyObject* payload, int spec) : Leaf(spec), object_(payload) {
     if (PyTuple_CheckExact(payload) && PyTuple_GET_SIZE(payload) == 1 &&
         PyWeakref_Check(PyTuple_GET_ITEM(payload, 0))) {
       reference_ = PyTuple_GET_ITEM(payload, 0);
@@ -108,7 +110,7 @@ class IdentityIs final : public Leaf {
 
  private:
   PyObject* target() const { return reinterpret_cast<PyWeakReference*>(reference_)->wr_object; }
-  PyObject* reference_;
+  PyObject* reference_ = nullptr;
   PyObject* object_;
 };
 
@@ -167,7 +169,8 @@ class DictKeys final : public Leaf {
     Ref iterator = checked(own_iterator(value));
     Py_ssize_t i = 0;
     while (Ref key = Ref::steal(PyIter_Next(iterator.get()))) {
-      if (i >= PyTuple_GET_SIZE(keys_) || !same_constant(key.get(), PyTuple_GET_ITEM(keys_, i++))) return false;
+      if (i >= PyTuple_GET_SIZE(keys_) || !same_constant(key.get(), PyTuple_GET_ITEM(keys_, i))) return false;
+      ++i;
     }
     return i == PyTuple_GET_SIZE(keys_) && !PyErr_Occurred();
   }
@@ -408,7 +411,7 @@ class NoAlias final : public Relation {
   static constexpr size_t kOnStack = 512;
   // A hash table of the first ones finds what appears again.
   bool distinct(PyObject* const* captured, const void** table) const {
-    std::memset(table, 0, capacity_ * sizeof *table);
+    std::fill_n(table, capacity_, nullptr);
     bool foreign = false;
     for (size_t at = 0; at < slots_.size(); ++at) {
       const void* object = captured[slots_[at]];

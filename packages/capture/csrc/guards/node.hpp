@@ -118,7 +118,7 @@ void watch_scopes(PyObject* variable);
 bool same_constant(PyObject* left, PyObject* right);
 
 // Sizes, strides and offsets of a tensor as int64; false where the tensor has none that are plain numbers.
-bool tensor_extent(PyObject* tensor, Access what, int dim, int64_t* result);
+bool tensor_extent(PyObject* object, Access what, int dim, int64_t* result);
 
 // The memory of a tensor's storage, or what stands for it where it has none.
 struct Memory {

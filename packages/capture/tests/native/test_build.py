@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sysconfig
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def test_torch_is_found_without_importing_it(tool):
     assert found.version == str(torch.__version__) == _C.TORCH_VERSION
     assert found.root == Path(torch.__file__).parent
     assert found.cxx11_abi == torch._C._GLIBCXX_USE_CXX11_ABI
+
+
+def test_a_compilation_database_has_the_commands_of_the_build(tool, package):
+    (command,) = json.loads(tool.compile_commands([package]))
+    source = package / "csrc" / "module.cpp"
+    assert command["file"] == str(source)
+    assert command["directory"] == str(package)
+    flags = tool.make_job(package, tool.find_torch(), tool.find_compiler()).flags
+    assert command["arguments"] == [tool.find_compiler(), *flags, "-c", str(source)]
 
 
 def test_a_module_is_built_once_and_again_when_a_source_changes(tool, package):
