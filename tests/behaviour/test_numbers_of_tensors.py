@@ -44,6 +44,14 @@ def _floats(x: Tensor, n: Tensor) -> Any:
     return x * total, {"total": total, "of": n.item(), "positive": bool((x > 0).any())}
 
 
+def _of_constants(x: Tensor, n: Tensor) -> Any:
+    """Numbers that nothing but constants decides: they are known while the graph is traced."""
+    scale = 2 ** float(torch.tensor(0.1667).log2().round())
+    if torch.tensor(2).mul(3).item() > 4 and not torch.tensor(0.0).cos().lt(0.5).item():
+        x = x + 1
+    return x * scale, int(torch.tensor(7).add(1))
+
+
 def _written(x: Tensor, n: Tensor) -> Tensor:
     y = x * 1
     y[y > n] *= 2
@@ -66,6 +74,7 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "checked": _checked,
     "floats": _floats,
     "written": _written,
+    "of constants": _of_constants,
 }
 
 

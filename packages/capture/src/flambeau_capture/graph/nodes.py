@@ -32,10 +32,14 @@ def as_given(value: Any, real: Any) -> Any:
     return value
 
 
+_PLAIN = (bool, int, float)
+
+
 def is_pure_read(node: torch.fx.Node) -> bool:
     """Whether a node only reads a size or an item, or computes a number: it goes where nobody uses it."""
     if node.op == "call_method":
-        return node.target in _PURE_READS
+        # The number in a tensor of constants (`torch.tensor(0.5).log2().item()`) is known while tracing, and is none to fakes of others.
+        return node.target in _PURE_READS or (node.target == "item" and type(node.meta.get("val")) in _PLAIN)
     if node.op != "call_function":
         return False
     if node.target is getitem:
