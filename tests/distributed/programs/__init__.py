@@ -7,9 +7,10 @@ they say or that ran something in eager. `test_two_ranks.py` starts the ranks, `
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
 import flambeau
+from flambeau import torch_backend
 from tests.comparison import assert_same
 from tests.witness import watch
 
@@ -54,6 +56,24 @@ class Here:
         """Random numbers, others on each rank and at each step."""
         generator = torch.Generator().manual_seed(1000 * step + (0 if same else self.rank))
         return torch.randn(*sizes, generator=generator).to(self.device)
+
+
+def compile_in_place(here: Here, *modules: nn.Module) -> None:
+    """`Module.compile`: torch.compile captures for our backend."""
+    if here.is_compiled:
+        for module in modules:
+            module.compile(backend=torch_backend.flambeau)
+
+
+@contextlib.contextmanager
+def told_of_torch(here: Here) -> Iterator[None]:
+    """In it at least one graph comes to that backend, which the witness does not watch."""
+    graphs: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        inner = torch_backend.compile_stack
+        patch.setattr(torch_backend, "compile_stack", lambda gm, *rest: graphs.append(gm) or inner(gm, *rest))
+        yield
+    assert bool(graphs) == here.is_compiled
 
 
 @frozen

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import flambeau
 
-from . import Here, plain, program, trained, values
+from . import Here, compile_in_place, plain, program, told_of_torch, trained, values
 
 BUCKET = 0.001
 """Megabytes: less than a layer."""
@@ -42,6 +42,18 @@ class Branches(nn.Module):
         if left is None:
             left = bool(y.sum() > 0)
         return self.left(y) if left else self.right(y)
+
+
+class Stack(nn.Module):
+    """A model with a forward of the program's own, as torch.compile wants it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = layers()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layers(x)
+        return y
 
 
 class Checkpointed(nn.Module):
@@ -360,6 +372,17 @@ def statistics_of_all(here: Here) -> Any:
     """Batch norms over both ranks."""
     model = wrapped(here, nn.SyncBatchNorm.convert_sync_batchnorm(here.made(layers)))
     return trained(here, model, here.compile(model))
+
+
+@program(graphs=0, slow=True)
+def compiled_by_torch(here: Here) -> Any:
+    """`Module.compile` of the wrapper, and of what it wraps. torch.compile takes no buckets that are smaller than the first may be."""
+    around = wrapped(here, here.made(Stack), bucket_cap_mb=25)
+    inner = here.made(Stack)
+    within = wrapped(here, inner, static_graph=True, bucket_cap_mb=25)
+    compile_in_place(here, around, inner)
+    with told_of_torch(here):
+        return [trained(here, model, model) for model in (around, within)]
 
 
 @program(slow=True)

@@ -27,7 +27,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.utils.checkpoint import checkpoint
 
-from . import Here, plain, program, trained, values
+from . import Here, compile_in_place, plain, program, told_of_torch, trained, values
 
 HOOKS = ("FSDPState._pre_forward",)
 """The hooks of a sharded module run in Python; its forward is compiled."""
@@ -223,6 +223,16 @@ def whole_steps(here: Here) -> Any:
 
     run = here.compile(step)
     return [run(here.data(number, 6, 16)) for number in range(3)] + values(model)
+
+
+@program(graphs=0, slow=True)
+def compiled_by_torch(here: Here) -> Any:
+    """`Module.compile` of each layer."""
+    model = here.made(Net)
+    compile_in_place(here, *model.layers)
+    model = sharded(here, model)
+    with told_of_torch(here):
+        return trained(here, model, model)
 
 
 @program(falls_back=HOOKS, graphs=1, slow=True)
