@@ -62,7 +62,7 @@ Wanted wanted_by(const c10::Argument& argument) {
 IValue optional_numbers(const std::vector<IValue>& items) {
   c10::impl::GenericList list(c10::OptionalType::create(c10::NumberType::get()));
   for (const IValue& item : items) list.push_back(item);
-  return IValue(std::move(list));
+  return IValue(list);
 }
 
 [[noreturn]] void cannot(PyObject* object, const char* what) {
@@ -110,6 +110,7 @@ bool is_slot(PyObject* object) {
 Argument slot_of(PyObject* device) {
   Argument result;
   result.kind = Argument::Kind::Device;
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): the index of a device is a number, -1 the current one
   result.reg = reinterpret_cast<THPDevice*>(device)->device.index();
   return result;
 }
@@ -165,7 +166,7 @@ IValue list_of(const std::vector<IValue>& items, Convert&& convert) {
   c10::List<T> list;
   list.reserve(items.size());
   for (const IValue& item : items) list.push_back(convert(item));
-  return IValue(std::move(list));
+  return IValue(list);
 }
 
 }  // namespace
@@ -226,7 +227,7 @@ IValue boxed_list(const std::vector<IValue>& items, Want want) {
     case Want::Number: {
       c10::impl::GenericList list(c10::NumberType::get());
       for (const IValue& item : items) list.push_back(item);
-      return IValue(std::move(list));
+      return IValue(list);
     }
     default: throw std::invalid_argument("this operator takes a kind of list that calls do not support");
   }
