@@ -200,6 +200,7 @@ def test_groups_of_collectives(mesh: DeviceMesh) -> None:
         y = functional.all_reduce(x * 2, "sum", group)
         if isinstance(group, dist.ProcessGroup):
             dist.all_reduce(y, group=group)
+            return y + dist.get_world_size(group) + dist.get_rank(group=group)
         return y + 1
 
     f = flambeau.compile(step, backend=counter, fullgraph=True)

@@ -67,7 +67,8 @@ COLUMNS_AND_ROWS = {
 
 def train(here: Here, model: nn.Module, run: Callable[..., Any], *sizes: tuple[int, int], same: bool = True) -> Any:
     """A step for each size, batch and length; ranks have the same data but where the batch is divided."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    # Some parameters are distributed, some are not: torch's functions over lists of both raise.
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
     kept: list[Any] = []
     for number, (batch, length) in enumerate(sizes):
         optimizer.zero_grad()

@@ -105,11 +105,17 @@ def _group_of_all() -> str:
 
 
 def _number(function: Any) -> Any:
+    def of_name(name: str) -> int:
+        return int(function(dist.distributed_c10d._resolve_process_group(name)))
+
     def number(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        """A number of the group of all processes, asked at every call."""
-        if not all(value.realise(t).is_constant() for value in (*args, *kwargs.values())):
-            raise GraphBreak("unsupported-call", f"{function.__name__} of a group")
-        return t.folder.ask(function, args, kwargs)
+        """A number of a group, of the one of all processes by default, asked at every call."""
+        if all(value.realise(t).is_constant() for value in (*args, *kwargs.values())):
+            return t.folder.ask(function, args, kwargs)
+        if len(args) + len(kwargs) > 1 or not {"group"}.issuperset(kwargs):
+            raise GraphBreak("unsupported-call", f"{function.__name__} with arguments that torch may refuse")
+        name = _name_of_group(t, [*args, *kwargs.values()], {})
+        return t.folder.ask(of_name, [name], {})
 
     return number
 
