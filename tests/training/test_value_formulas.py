@@ -104,6 +104,19 @@ def test_training_is_one_graph(cast: bool) -> None:
         assert_same(ours, _step(model, model, x, places, cast))
 
 
+def test_gradients_have_gradients() -> None:
+    """Where somebody asks for those, outside of what is compiled."""
+    torch.manual_seed(0)
+    model, ends = Experts(), torch.tensor([1, 3, 4])
+    x = torch.randn(4, 4, requires_grad=True)
+
+    def second(run: Any) -> tuple[Tensor, ...]:
+        slopes = torch.autograd.grad(run(x, ends).sum(), [x, model.weights], create_graph=True)
+        return torch.autograd.grad(sum(slope.square().sum() for slope in slopes), [x, model.weights])
+
+    assert_same(second(flambeau.compile(model)), second(model))
+
+
 def test_shapes_that_change_compile_twice() -> None:
     model = Experts()
     calls = [(torch.randn(rows, 4), torch.tensor([1, 2, rows])) for rows in (4, 6, 9)]
