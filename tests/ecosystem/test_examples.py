@@ -31,6 +31,9 @@ FALLS_BACK = {"detection": ("a number that comes from a tensor is needed",)}
 
 def marked(name: str) -> Any:
     """The example, with the marks that it needs."""
+    missing = [library for library in EXAMPLES[name] if find_spec(library) is None]
+    if missing:
+        return pytest.param(name, marks=pytest.mark.skip(f"{missing[0]} is not installed: nox -s ecosystem"))
     return pytest.param(name, marks=[pytest.mark.falls_back(*reasons)] if (reasons := FALLS_BACK.get(name)) else [])
 
 
@@ -38,9 +41,6 @@ def marked(name: str) -> Any:
 @pytest.mark.parametrize("name", list(map(marked, EXAMPLES)))
 def test_as_in_eager(name: str) -> None:
     """Three steps of it."""
-    for library in EXAMPLES[name]:
-        if find_spec(library) is None:
-            pytest.skip(f"{library} is not installed: nox -s ecosystem")
     example = importlib.import_module(f"examples.ecosystem.{name}")
     torch.manual_seed(0)
     expected = example.make(as_it_is)
