@@ -26,6 +26,8 @@ from .surroundings import watched
 
 Request = dict[str, Any]
 GATED = "--gated" in sys.argv
+#: Where lines for the runner go: standard output, until what a workload prints is sent elsewhere.
+_lines = sys.stdout
 #: How often each engine is timed where they take turns on a core.
 _TURNS = 7
 
@@ -33,7 +35,7 @@ _TURNS = 7
 def leave_to(stage: str) -> None:
     """Wait until the runner lets this process `compile` (which uses the device a little) or be timed (alone)."""
     if GATED:
-        print(f"@{stage}", flush=True)
+        print(f"@{stage}", file=_lines, flush=True)
         sys.stdin.readline()
 
 
@@ -330,13 +332,17 @@ def _short(error: BaseException) -> str:
 
 def main() -> None:
     """Run the request of the command line and print its records."""
+    global _lines
     request = json.loads(sys.argv[1])
+    # A workload may print dicts, as `Trainer` does, which read like records.
+    _lines = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     torch.manual_seed(0)
     try:
         for record in EXPERIMENTS[request["experiment"]](request):
-            print(json.dumps({**request, **record}), flush=True)
+            print(json.dumps({**request, **record}), file=_lines, flush=True)
     except Exception as error:
-        print(json.dumps({**request, "error": _short(error)}), flush=True)
+        print(json.dumps({**request, "error": _short(error)}), file=_lines, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-STEPS = 3
+#: `Trainer` collects garbage before it trains, which takes as long as many steps of a model of this size.
+STEPS = 12
 
 
 class Sentences(Dataset[dict[str, torch.Tensor]]):
