@@ -138,7 +138,8 @@ def page(records: Sequence[Record]) -> str:
         "# Libraries on top of PyTorch\n\n"
         "Programs as users of these libraries write them, with tiny random weights, on a CPU: each under eager, torch.compile and flambeau, in processes of their\n"
         "own with empty caches. Steps are a training step, a call, or a whole `fit` or `generate`, as the example says; small sizes, so that what is measured is\n"
-        f"mostly the cost of calls. Later steps: the median of {STEPS - WARM}. torch {torch.__version__}, Python {sys.version.split()[0]}, one thread.\n\n"
+        f"mostly the cost of calls. Later steps: the median of {STEPS - WARM}. torch {torch.__version__}, Python {sys.version.split()[0]}, one thread. `Trainer` collects\n"
+        "garbage before each training, which is most of its step: compilers leave more objects to look at.\n\n"
         "`nox -s ecosystem` runs the examples as tests; `nox -s ecosystem -- table` writes this page.\n\n"
         f"{table(found)}\n" + ("\nWhat failed or differed:\n\n" + "\n".join(notes) + "\n" if notes else "")
     )

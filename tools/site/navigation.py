@@ -27,7 +27,7 @@ def on_config(config: Any) -> Any:
     config.nav += [
         {"Internals": _pages("internals")},
         {"Decisions": ["decisions/index.md", *_pages("decisions")]},
-        {"Captured programs": ["captured-programs.md", "captured-architectures.md"]},
+        {"Captured programs": ["captured-programs.md", "captured-architectures.md", "ecosystem.md"]},
         {"Seeded faults": ["seeded-faults.md"]},
         {"Repository": [*repository, {"Examples": [page_of(path) for path in sorted(EXAMPLES)]}]},
     ]
