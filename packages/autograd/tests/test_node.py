@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import gc
 import itertools
+import sys
 import threading
 import weakref
 
@@ -350,7 +351,8 @@ def test_a_result_is_freed_while_the_backward_of_another_runs(config):
 
     x, y = leaf(3), leaf(3)
     compiled = compile_function(lambda x, y: (x.exp(), y.sin()), [x, y], config=config, bw_compiler=backward_compiler)
-    faulthandler.dump_traceback_later(60, exit=True)  # it would wait for ever, with Python's lock
+    # It would wait for ever, with Python's lock. What pytest puts in the place of `sys.stderr` may be no file.
+    faulthandler.dump_traceback_later(60, exit=True, file=sys.__stderr__)
     try:
         first, second = compiled(x, y)
         kept.append(second)
