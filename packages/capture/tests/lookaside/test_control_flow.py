@@ -294,6 +294,14 @@ def test_loops_that_stack():
     assert len(records) == 1
 
 
+def rows_lie_along(dim):
+    """Whether torch has the rows of results along the dimension that a scan goes over: 2.11 has them first."""
+    _, found = scan(
+        lambda carry, row: (carry + row, row * 1), torch.zeros(2), torch.zeros(3, 2).movedim(0, dim), dim=dim
+    )
+    return found.shape[dim] == 3
+
+
 @pytest.mark.parametrize("dim", [0, 1, -1])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scans(dim, reverse):
@@ -315,7 +323,7 @@ def test_scans(dim, reverse):
             found.append((total * 2, row.sum()))
         pairs = zip(*(reversed(found) if reverse else found))
         scaled, sums = (torch.stack(part) for part in pairs)
-        return {"total": total}, [scaled.movedim(0, dim), sums]
+        return {"total": total}, [scaled.movedim(0, dim if rows_lie_along(dim) else 0), sums]
 
     region = make_region(function, eager, fullgraph=True)
     ours, theirs = (torch.arange(9.0).reshape(3, 3).requires_grad_() for _ in range(2))

@@ -47,7 +47,7 @@ def test_one_graph():
             return y + 1
 
     def raises(x):
-        with SETTING, SETTING:
+        with SETTING, STRICT:
             raise ValueError(x)
 
     def caught(x):

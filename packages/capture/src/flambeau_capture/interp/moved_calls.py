@@ -35,7 +35,7 @@ class MovedTensor(Value):
     def __init__(self, t: Tracer, tensor: TensorValue) -> None:
         super().__init__()
         self.tensor = tensor
-        self.node = next(reversed(t.graph.root.nodes), None)
+        self.node = next(iter(reversed(t.graph.root.nodes)), None)
         self.writes = _writes(t, tensor.fake)
 
     def python_type(self) -> type:
