@@ -49,6 +49,7 @@ NATIVE_TESTS = {
     "capture": ["native", "guards"],
     "autograd": [
         "test_node.py",
+        "test_node_refusals.py",
         "test_absent_gradients.py",
         "test_backward_inside.py",
         "test_gradient_layouts.py",

@@ -50,7 +50,7 @@ class Counting(Plain):
 class Nested(Plain):
     """Arguments by keyword and results in containers."""
 
-    def forward(self, x: Tensor, *, scale: Tensor, more: dict[str, Any]) -> Any:  # type: ignore[override]
+    def forward(self, x: Tensor, *, scale: Tensor, more: dict[str, Any]) -> Any:
         y = super().forward(x) * scale + more["b"]
         return {"y": y, "rest": (y.sum(), [x + more["a"][0], more["a"][1]])}
 

@@ -171,7 +171,7 @@ def hooks_of_buckets(here: Here) -> Any:
     return kept
 
 
-def _told(sizes, bucket):  # type: ignore[no-untyped-def]  # torch reads annotations, which are text here
+def _told(sizes, bucket):  # torch reads annotations, which are text here
     sizes.append(bucket.buffer().numel())
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     return work.get_future().then(lambda done: done.value()[0] / 2)
